@@ -30,7 +30,7 @@ func wantErr(t *testing.T, err error, want ...error) {
 	}
 }
 
-// wantFree fails the test unless the name has no holders and no waiters.
+// wantFree fails the test unless the name is without holders and waiters.
 func wantFree(t *testing.T, s driver.Store, name string) {
 	t.Helper()
 	state, err := driver.Complete(s).Inspect(t.Context(), name)
@@ -120,7 +120,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	})
 }
 
-// A grant that arrives when the caller has just given up goes to the next waiter.
+// A grant that arrives just after the caller gave up goes to the next waiter.
 func TestGrantAfterGivingUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -151,10 +151,9 @@ func TestGrantAfterGivingUp(t *testing.T) {
 	})
 }
 
-// A grant that arrives during the last request is accepted, even if the wait time has
-// passed.
+// A grant that arrives during the last request is accepted, even after the wait time.
 func TestGrantAtTheLastMoment(t *testing.T) {
-	for range 20 { // one run would depend on chance
+	for range 20 { // a single run would depend on chance
 		bubble(t, func(t *testing.T) {
 			f, good := newFaulty()
 			holder, c := open(t, good), open(t, f)
@@ -177,7 +176,7 @@ func TestGrantAtTheLastMoment(t *testing.T) {
 	}
 }
 
-// Many waiters on one name, in one client and in several, are served in order.
+// Many waiters for a name, in one client and in several, are served in order.
 func TestFirstComeFirstServed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -228,7 +227,7 @@ func TestLostNotification(t *testing.T) {
 	})
 }
 
-// Without notifications, waiters poll. The hook reports that once, and once when it ends.
+// Without notifications, waiters poll. The hook reports the beginning once, and the end once.
 func TestPolling(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
@@ -259,8 +258,7 @@ func TestPolling(t *testing.T) {
 	})
 }
 
-// A client that is closed without notifications is not degraded any more, for a gauge of the
-// process.
+// A client closed while it has no notifications is no longer degraded, for a gauge in the process.
 func TestCloseEndsDegraded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
@@ -291,8 +289,8 @@ func TestCloseEndsDegraded(t *testing.T) {
 	})
 }
 
-// A waiter misses a grant, the reply to its next request is lost, and it misses the grant of that
-// request, too. The next reply has the same ticket, so the late notification must not count.
+// A waiter misses a grant, the reply to its next request is lost, and it misses that request's
+// grant as well. The next reply has the same ticket, so the late notification must not count.
 func TestLateNotificationOfASecondMissedGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
@@ -361,8 +359,8 @@ func TestLateNotificationOfASecondMissedGrant(t *testing.T) {
 	})
 }
 
-// A notification that was delayed for longer than its grant lived must not count as a new
-// one, even if the waiter was answered "not granted" in between.
+// A notification delayed for longer than its grant lived must not count as a new grant, even if the
+// waiter was answered "not granted" in between.
 func TestStaleNotification(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
@@ -385,8 +383,8 @@ func TestStaleNotification(t *testing.T) {
 			entered <- l
 		}()
 		synctest.Wait()
-		// A request is lost while the grant lives. The next request arrives after the
-		// grant has expired, and the notification of the grant after that.
+		// A request is lost while the grant lives. The next request arrives after the grant
+		// expired, and the grant's notification even later.
 		begin := time.Now()
 		f.set(func(f *faulty) {
 			f.acquire = func(_ context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -420,7 +418,7 @@ func TestStaleNotification(t *testing.T) {
 	})
 }
 
-// The reply of an acquire is lost: the second request finds the lock.
+// An acquire's reply is lost: the second request finds the lock.
 func TestAcquireReplyLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
@@ -477,8 +475,7 @@ func TestAcquireWhileStoreHangs(t *testing.T) {
 	})
 }
 
-// A request without an answer arrives after the caller has left: what it acquires is
-// released.
+// An unanswered request arrives after the caller left: the lock it acquires is released.
 func TestAcquireDeliveredLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
@@ -560,7 +557,7 @@ func TestWaiterSurvivesOutage(t *testing.T) {
 	})
 }
 
-// A store that answers a queued waiter with errors is an outage, however long that lasts.
+// A store that answers a queued waiter with errors counts as an outage, however long it lasts.
 func TestWaiterSurvivesRejections(t *testing.T) {
 	waits := map[string]func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error){
 		"mutex": func(ctx context.Context, c *dibs.Client) (*dibs.Lease, error) { return c.Mutex("n").Lock(ctx) },
@@ -590,7 +587,7 @@ func TestWaiterSurvivesRejections(t *testing.T) {
 	}
 }
 
-// After the program has closed its connections no request can succeed, so waits end at once.
+// Once the program closed its connections no request can succeed, so waits end at once.
 func TestClosedConnectionsEndWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
@@ -662,7 +659,7 @@ func TestReentrant(t *testing.T) {
 		l := lock(t, c, "n")
 		ctx := l.Context()
 		wantErr(t, l.Unlock())
-		again, err := m.Lock(ctx) // the lease of the context has ended, and so has the context
+		again, err := m.Lock(ctx) // the context's lease is over, and so is the context
 		if err == nil || again != nil {
 			t.Errorf("locked with an ended context: %v", err)
 		}
@@ -841,7 +838,7 @@ func TestListAndInspect(t *testing.T) {
 	})
 }
 
-// withoutEvents returns a client that receives no events, and a counter of its requests.
+// withoutEvents returns a client without events, and a counter for its requests.
 func withoutEvents(t *testing.T, f *faulty) *dibs.Client {
 	t.Helper()
 	f.set(func(f *faulty) { f.watch = func(context.Context) error { return errors.New("no permission") } })
@@ -899,8 +896,8 @@ func TestPollingIsQuick(t *testing.T) {
 
 const pollSoon = 10 * time.Millisecond
 
-// However long the queue has not moved, and however many waiters poll, each finds its
-// turn within 100 ms. A queue that does not move causes few requests.
+// However long the queue has not moved, and however many waiters poll, each notices its turn within
+// 100 ms. A queue that does not move causes few requests.
 func TestPollingAfterALongWait(t *testing.T) {
 	for _, waiters := range []int{1, 4, 20, 100} {
 		t.Run(fmt.Sprint(waiters), func(t *testing.T) {
@@ -942,11 +939,11 @@ func TestPollingAfterALongWait(t *testing.T) {
 	}
 }
 
-// A new client queues only when it can be notified: a release passes over queue entries of
+// A new client queues only when it can be notified: a release passes over queue entries from
 // clients without a subscription.
 func TestNewClientQueuesWhenItIsSubscribed(t *testing.T) {
 	for what, c := range map[string]struct {
-		subscribed time.Duration // after the client has begun
+		subscribed time.Duration // after the client's start
 		fails      bool          // the subscription
 		queued     time.Duration // after the call
 	}{
@@ -987,8 +984,8 @@ func TestNewClientQueuesWhenItIsSubscribed(t *testing.T) {
 	}
 }
 
-// The waiters of a process that are far back send their heartbeats together, so that the store
-// serves many in one call. None is late, and those in front send theirs as they are due.
+// A process's waiters far back in the queue send their heartbeats together, so that the store
+// serves many in a call. None should be late. Waiters in front send theirs when due.
 func TestHeartbeatsTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const waiters, inFront = 400, 64
@@ -1048,8 +1045,7 @@ func TestHeartbeatsTogether(t *testing.T) {
 	})
 }
 
-// Waiters of a store without notifications do not poll all at once each time when the watch is
-// tried again.
+// Waiters on a store without notifications do not poll all at once each time the watch is retried.
 func TestPollingGoesOnWhenTheWatchFailsAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const waiters, tick = 500, 10 * time.Millisecond

@@ -19,10 +19,10 @@ type announcedStore struct {
 	mu    sync.Mutex
 	begin time.Time
 	log   []string // time and names
-	trace any      // of the last announcement
+	trace any      // from the last announcement
 }
 
-// traceKey is the key of a trace in a context.
+// traceKey is the key for a trace in a context.
 type traceKey struct{}
 
 func (s *announcedStore) Announce(ctx context.Context, names []string) {
@@ -46,7 +46,7 @@ func (s *announcedStore) want(t *testing.T, log ...string) {
 	}
 }
 
-// A multi-lock that waits announces the names that it requests later, until it requests them.
+// A waiting multi-lock announces the names for its later requests, until it requests them.
 func TestMultiMutexAnnouncesLaterNames(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, announced := newAnnouncedStore()
@@ -62,7 +62,7 @@ func TestMultiMutexAnnouncesLaterNames(t *testing.T) {
 	})
 }
 
-// The multi-locks of one client share their announcements.
+// A client's multi-locks share their announcements.
 func TestAnnouncementsAreShared(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, announced := newAnnouncedStore()
@@ -83,8 +83,8 @@ func TestAnnouncementsAreShared(t *testing.T) {
 	})
 }
 
-// A multi-lock announces nothing if it waits for less than 250 ms, for its last names only, or
-// not at all, and nothing after its call has ended.
+// A multi-lock announces nothing if it waits for less than 250 ms, only for its last names, or not
+// at all. It announces nothing after its call ended.
 func TestShortWaitsAnnounceNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, announced := newAnnouncedStore()
@@ -121,7 +121,7 @@ func TestShortWaitsAnnounceNothing(t *testing.T) {
 	})
 }
 
-// An announcement has the trace of a call, as the other requests in the background have.
+// An announcement carries a call's trace, like the other requests in the background.
 func TestAnnouncementHasTheTraceOfItsCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, announced := newAnnouncedStore()

@@ -26,7 +26,7 @@ func TestAttach(t *testing.T) {
 		wantWithin(t, time.Until(taken.Deadline()), 1900*time.Millisecond, 2*time.Second)
 		time.Sleep(time.Minute)
 		wantErr(t, taken.Err())                  // it is renewed
-		wantLost(t, l.Err(), dibs.ReasonExpired) // the first owner has left the renewal to the second one
+		wantLost(t, l.Err(), dibs.ReasonExpired) // the first owner left the renewal to the second
 		wantBusy(t, s, "n")
 		third, err := first.Attach(t.Context(), dibs.NewHandle("n", "request-7"))
 		wantErr(t, err)
@@ -48,7 +48,7 @@ func TestAttach(t *testing.T) {
 	})
 }
 
-// Attach never shortens a lease, and its TTL is that of the renewals.
+// Attach never shortens a lease, and its TTL is the renewals' TTL.
 func TestAttachExtends(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -58,7 +58,7 @@ func TestAttachExtends(t *testing.T) {
 		wantErr(t, err)
 		wantWithin(t, time.Until(attached.Deadline()), 9*time.Second, 10*time.Second)
 		time.Sleep(30 * time.Minute)
-		wantLost(t, attached.Err(), dibs.ReasonExpired) // it knows only what it has asked for
+		wantLost(t, attached.Err(), dibs.ReasonExpired) // it knows only the TTL it requested
 		wantErr(t, l.Err())
 		again, err := c.Attach(t.Context(), l.Handle(), dibs.TTL(time.Minute), dibs.MaxHold(10*time.Minute))
 		wantErr(t, err)
@@ -70,7 +70,8 @@ func TestAttachExtends(t *testing.T) {
 	})
 }
 
-// A lease that is only reserved by MinHold is not one. MinHold of the first owner ends with Detach.
+// A lease only reserved by MinHold does not count as a lease. The first owner's MinHold ends with
+// Detach.
 func TestAttachAndMinHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -90,7 +91,7 @@ func TestAttachAndMinHold(t *testing.T) {
 	})
 }
 
-// A reply that is lost costs another attempt; after a failure nothing is left, and the lease lasts.
+// A lost reply costs another attempt. After a failure nothing is left behind, and the lease lasts.
 func TestAttachWithoutAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
@@ -119,11 +120,11 @@ func TestAttachWithoutAnswer(t *testing.T) {
 		cancel()
 		wantErr(t, errorOf(c.Attach(ctx, handle)), context.Canceled)
 		wantErr(t, l.Unlock())
-		wantErr(t, lock(t, c, "n", dibs.OwnerToken("request-7")).Unlock()) // no attempt has kept the token
+		wantErr(t, lock(t, c, "n", dibs.OwnerToken("request-7")).Unlock()) // no attempt kept the token
 	})
 }
 
-// A lease that another call with the token has acquired meanwhile has a larger fence than the handle.
+// A lease acquired meanwhile by another call with the token has a larger fence than the handle.
 func TestAttachToReusedToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := open(t, memstore.New())
@@ -139,7 +140,7 @@ func TestAttachToReusedToken(t *testing.T) {
 	})
 }
 
-// The first owner unlocks while another one attaches: the lease is lost at once or at the next renewal.
+// The first owner unlocks while another attaches: the lease is lost at once or at the next renewal.
 func TestAttachDuringUnlock(t *testing.T) {
 	for _, late := range []time.Duration{0, 20 * time.Millisecond} {
 		bubble(t, func(t *testing.T) {
@@ -165,7 +166,7 @@ func TestAttachDuringUnlock(t *testing.T) {
 	}
 }
 
-// Close ends an Attach in progress, and does not release the lease of the owner.
+// Close ends an Attach in progress, and does not release the owner's lease.
 func TestAttachWhileClosing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()

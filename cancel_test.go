@@ -23,7 +23,7 @@ type lateStore struct {
 	delay time.Duration
 
 	mu        sync.Mutex
-	delivered int // late tries that had an effect
+	delivered int // late tries with an effect
 	group     sync.WaitGroup
 }
 
@@ -57,8 +57,8 @@ func (l *lateStore) wantDelivered(t *testing.T, want int) {
 	}
 }
 
-// wantNothing checks that a name has no holders and no waiters. It checks soon after the
-// last try can have arrived, and long before a TTL would remove leftovers.
+// wantNothing checks that a name is without holders and waiters. It checks soon after the last try
+// can have arrived, and long before a TTL would remove leftovers.
 func wantNothing(t *testing.T, s driver.Store, names ...string) {
 	t.Helper()
 	time.Sleep(1500 * time.Millisecond)
@@ -71,7 +71,7 @@ func wantNothing(t *testing.T, s driver.Store, names ...string) {
 	}
 }
 
-// ways are calls that get a lease, or do not, while an earlier try has not arrived.
+// calls maps names to calls that get a lease, or do not, while an earlier try is still on its way.
 var calls = map[string]func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error){
 	"mutex": func(ctx context.Context, c *dibs.Client, options ...dibs.Option) (*dibs.Lease, error) {
 		return c.Mutex("n").Lock(ctx, options...)
@@ -93,8 +93,8 @@ var calls = map[string]func(ctx context.Context, c *dibs.Client, options ...dibs
 	},
 }
 
-// An unanswered acquire is delivered after a later one was granted and the lease
-// unlocked: nothing must be left of it.
+// An unanswered acquire is delivered after a later acquire was granted and the lease unlocked: it
+// must leave nothing behind.
 func TestLateAcquireAfterUnlock(t *testing.T) {
 	for what, call := range calls {
 		for _, tries := range []int{1, 2} {
@@ -119,7 +119,7 @@ func TestLateAcquireAfterUnlock(t *testing.T) {
 	}
 }
 
-// The same after a lease that was lost, and after Client.Close.
+// The same after a lost lease, and after Client.Close.
 func TestLateAcquireAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
@@ -149,8 +149,8 @@ func TestLateAcquireAfterClose(t *testing.T) {
 	})
 }
 
-// A try for several names arrives while some of them are unlocked, and held by others,
-// and some are not. Unlock still succeeds.
+// A try for several names arrives while some are unlocked and held by others, and some are not.
+// Unlock still succeeds.
 func TestLateAcquireDuringUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
@@ -207,8 +207,8 @@ func TestLateAcquireAfterBusy(t *testing.T) {
 	}
 }
 
-// The first try is executed and its reply lost; the retry is rejected. The call fails,
-// and the lock of the first try must be released.
+// The first try is executed and its reply lost; the retry is rejected. The call fails, and the
+// first try's lock must be released.
 func TestRejectedRetryLeavesNothing(t *testing.T) {
 	refusal := &driver.UnavailableError{Op: "test", Cause: errors.New("ERR max number of clients reached"), Refused: true}
 	for what, call := range calls {
@@ -257,8 +257,8 @@ func TestRejectionCancelsNothing(t *testing.T) {
 	})
 }
 
-// A Token is used again after an error: the cancel of the first call must not end the
-// lease of the second.
+// A Token is used again after an error: the first call's cancel must not end the second call's
+// lease.
 func TestTokenReuseAfterTimeout(t *testing.T) {
 	for what, call := range calls {
 		t.Run(what, func(t *testing.T) {
@@ -377,8 +377,8 @@ func TestTokenReuseWhileStoreHangs(t *testing.T) {
 	})
 }
 
-// A change of a reader's weight without an answer may arrive when the next call with the
-// token holds the lock for reading.
+// A change to a reader's weight without an answer may arrive when the next call with the token
+// holds the lock for reading.
 func TestTokenReuseAfterLateUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
@@ -418,7 +418,7 @@ func TestTokenReuseAfterLateUpgrade(t *testing.T) {
 	})
 }
 
-// Each lease has its own token, from which no other can be derived.
+// Each lease has its own token. No token can be derived from another.
 func TestTokensAreUnguessable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, good := newFaulty()
@@ -445,8 +445,7 @@ func TestTokensAreUnguessable(t *testing.T) {
 
 func spaced(token string) string { return strings.ReplaceAll(token, ":", " ") }
 
-// A release has the values of the context that was given to Lock, but does not end with
-// it.
+// A release uses the values in Lock's context, but does not end with this context.
 func TestReleaseHasContextValuesOfItsCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		type key struct{}

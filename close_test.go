@@ -16,8 +16,8 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// The time of Close is bounded, however many leases there are and whatever the store
-// does. (In the bubble, Close starts at one instant.)
+// Close's duration is bounded, however many leases there are and whatever the store does. (In the
+// bubble, Close starts at one instant.)
 func TestCloseIsBounded(t *testing.T) {
 	slow := func(f *faulty, d time.Duration) func(context.Context, driver.ReleaseRequest) (bool, error) {
 		return func(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
@@ -31,7 +31,7 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 	for what, state := range map[string]struct {
 		fault   func(f *faulty)
-		within  time.Duration // for a timeout of 1s
+		within  time.Duration // for a 1s timeout
 		returns bool          // all leases are released
 	}{
 		"well":     {func(*faulty) {}, 0, true},
@@ -115,7 +115,7 @@ func TestCloseBoundsAnUnlock(t *testing.T) {
 	})
 }
 
-// A lock that the store grants while Close is in progress has no owner, so it is cancelled.
+// A lock granted while Close is in progress belongs to nobody, so it is cancelled.
 func TestCloseCancelsALateGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
@@ -137,7 +137,7 @@ func TestCloseCancelsALateGrant(t *testing.T) {
 	})
 }
 
-// Close releases the leases of a client with a time limit longer than any process lives.
+// Close releases a client's leases with a time limit longer than any process lives.
 func TestCloseWithLongestTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, timeout := range []time.Duration{58 * 365 * 24 * time.Hour, 59 * 365 * 24 * time.Hour, math.MaxInt64} {
@@ -150,8 +150,7 @@ func TestCloseWithLongestTimeout(t *testing.T) {
 	})
 }
 
-// The calls of a lease that goes on while its client is closed use the same state as Close. The
-// race detector judges.
+// A lease's calls during its client's Close use the same state as Close. The race detector judges.
 func TestCloseWhileLeasesAreInUse(t *testing.T) {
 	calls := map[string]func(c *dibs.Client, lease *dibs.Lease){
 		"TryUpgrade": func(c *dibs.Client, lease *dibs.Lease) { _ = lease.TryUpgrade(t.Context()) },

@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A lease that is handed over stays held, whatever its first owner does afterwards.
+// A lease handed over stays held, whatever its first owner does afterwards.
 func TestDetachHandsTheLeaseOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -83,8 +83,8 @@ func TestDetachRefuses(t *testing.T) {
 	})
 }
 
-// An acquire without an answer arrives as late as it can. It does not acquire the name again
-// after the new owner has unlocked.
+// An unanswered acquire arrives as late as it can. It does not acquire the name again after the new
+// owner unlocked.
 func TestDetachLeavesNothing(t *testing.T) {
 	for what, call := range calls {
 		t.Run(what, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestDetachLeavesNothing(t *testing.T) {
 	}
 }
 
-// A change of the weight without an answer may not arrive at the lease of the new owner.
+// A change to the weight without an answer must not reach the new owner's lease.
 func TestDetachAfterLateUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()

@@ -60,8 +60,8 @@ func TestWrap(t *testing.T) {
 	})
 }
 
-// A call that tries once ignores Wait and Attempts of an outer level. Given directly to
-// that call, they are an error.
+// A call that tries once ignores an outer level's Wait and Attempts. Given directly to that call,
+// they are an error.
 func TestOptionsOfTry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := open(t, memstore.New(), dibs.Wait(5*time.Millisecond))
@@ -132,7 +132,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// Check reports what is wrong with the options of New, without a request.
+// Check reports invalid options for New, without a request.
 func TestCheckReportsOptionsOfNew(t *testing.T) {
 	for want, option := range map[string]dibs.Option{
 		"TTL 0s given to New: not within 10ms to 24h0m0s":                            dibs.TTL(0),

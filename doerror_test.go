@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// doers returns each primitive on names that begin with n, and their names in a DoError.
+// doers returns each primitive with names that begin with n, and their names in a DoError.
 func doers(c *dibs.Client) map[string]dibs.Doer {
 	return map[string]dibs.Doer{
 		"mutex": c.Mutex("n"), "writer": c.RWMutex("n").Writer(), "reader": c.RWMutex("n").Reader(),
@@ -18,10 +18,11 @@ func doers(c *dibs.Client) map[string]dibs.Doer {
 	}
 }
 
-// The outermost error says whether the function ran, and separates its error from that of the lock.
+// The outermost error says whether the function ran, and separates the function's error from the
+// lock's.
 func TestDoError(t *testing.T) {
 	failed := errors.New("failed")
-	nested := &dibs.BusyError{Name: "nested", Holder: "h:1:x"} // as of a nested lock
+	nested := &dibs.BusyError{Name: "nested", Holder: "h:1:x"} // as from a nested lock
 	for name := range doers(nil) {
 		for what, test := range map[string]struct {
 			prepare func(t *testing.T, c, other *dibs.Client)
@@ -73,7 +74,7 @@ func TestDoError(t *testing.T) {
 	}
 }
 
-// The message is that of the work, of the lock, or of both, without repetition.
+// The message contains the work's error, the lock's, or both, without repetition.
 func TestDoErrorMessage(t *testing.T) {
 	work := errors.New("declined")
 	lost := &dibs.LostError{Name: "n", Reason: dibs.ReasonExpired}
@@ -93,7 +94,7 @@ func TestDoErrorMessage(t *testing.T) {
 	}
 }
 
-// Of nested calls, errors.As finds the outer one first: its function did run.
+// With nested calls, errors.As finds the outer error first: its function did run.
 func TestNestedDoError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -113,7 +114,7 @@ func TestNestedDoError(t *testing.T) {
 	})
 }
 
-// Call and Wrap have the error of Do, also for arguments that are nil.
+// Call and Wrap return Do's error, also for nil arguments.
 func TestDoErrorOfCallAndWrap(t *testing.T) {
 	c := open(t, unusedStore{t})
 	number := func(context.Context) (int, error) { return 1, nil }

@@ -57,8 +57,8 @@ func untilEnd(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// The candidates lead one after another, one at a time, and then queue behind the others.
-// The numbers of the terms grow.
+// The candidates lead in turn, a single candidate at a time, and then queue behind the others. The
+// terms' numbers grow.
 func TestOneLeaderAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -112,7 +112,7 @@ func TestOneLeaderAtATime(t *testing.T) {
 	})
 }
 
-// A leader that cannot reach the store loses its term before another one leads.
+// A leader that cannot reach the store loses its term before another candidate leads.
 func TestLeaderLosesTermBeforeAnotherLeads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
@@ -154,14 +154,14 @@ func TestLeaderLosesTermBeforeAnotherLeads(t *testing.T) {
 	})
 }
 
-// A moment is a time that one goroutine sets and another one reads.
+// A moment is a time that one goroutine sets and another reads.
 type moment struct{ at atomic.Int64 }
 
 func (m *moment) record()        { m.at.Store(time.Now().UnixNano()) }
 func (m *moment) recorded() bool { return m.at.Load() != 0 }
 
-// Resign ends the context of the work. The next candidate leads as soon as the work has
-// returned. The process that resigned campaigns again, behind the waiting ones.
+// Resign ends the work's context. The next candidate leads as soon as the work returned. The
+// resigned process campaigns again, behind the waiting candidates.
 func TestResign(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -180,7 +180,7 @@ func TestResign(t *testing.T) {
 			}
 			time.Sleep(3 * time.Second)
 			returned.record()
-			return nil // in a term that was resigned
+			return nil // in a resigned term
 		})
 		second := open(t, s).Election("n")
 		next := run(t, second, func(ctx context.Context) error { led.record(); return untilEnd(ctx) })
@@ -213,8 +213,7 @@ func TestResign(t *testing.T) {
 	})
 }
 
-// Resign ends the contexts of the lease of a term, even those created later, but not the
-// lease.
+// Resign ends the contexts for a term's lease, even those created later, but not the lease.
 func TestResignFromACampaign(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -286,8 +285,8 @@ func TestRunEndsWithItsWork(t *testing.T) {
 	}
 }
 
-// An error that reports more than the end of its context ends Run, even in a term that
-// has ended. An error that reports only that does not.
+// An error that reports more than its context's end should end Run, even after the term. An error
+// that reports only the end should not.
 func TestErrorsOfAnEndedTerm(t *testing.T) {
 	failed := errors.New("failed")
 	for what, end := range map[string]struct {
@@ -388,8 +387,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// After failures of the store the pauses grow from 50 ms to 5 s, and the hook is called.
-// After a long term they start at 50 ms again.
+// After store failures the pauses grow from 50 ms to 5 s, and the hook is called. After a long term
+// they start at 50 ms again.
 func TestRunSurvivesStoreFailures(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
@@ -606,7 +605,7 @@ func TestWatchYieldsEachChange(t *testing.T) {
 	})
 }
 
-// A new term of the same leader is a change.
+// The same leader's new term is a change.
 func TestWatchYieldsNewTermOfSameLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -739,7 +738,7 @@ func TestCancelWithoutStore(t *testing.T) {
 	})
 }
 
-// An error that only reports the end of the term is not a failure of the work.
+// An error that only reports the term's end does not count as a failure of the work.
 func TestBusyBecauseTheTermEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -772,7 +771,7 @@ func TestBusyBecauseTheTermEnded(t *testing.T) {
 	})
 }
 
-// A failure is returned even if the term has ended, too.
+// A failure is returned even if the term is over as well.
 func TestFailureAtTheEndOfTheTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		failed := errors.New("disk full")
@@ -792,7 +791,7 @@ func TestFailureAtTheEndOfTheTerm(t *testing.T) {
 	})
 }
 
-// The limits of the client are for its other locks: a candidate keeps its place in the queue.
+// The client's limits are for its other locks: a candidate keeps its place in the queue.
 func TestCandidateWaitsWithoutTheLimitOfTheClient(t *testing.T) {
 	for name, limit := range map[string]dibs.Option{"wait": dibs.Wait(3 * time.Second), "attempts": dibs.Attempts(3, time.Second)} {
 		t.Run(name, func(t *testing.T) {
@@ -816,7 +815,7 @@ func TestCandidateWaitsWithoutTheLimitOfTheClient(t *testing.T) {
 				if failed > 0 {
 					t.Errorf("%d campaigns failed", failed)
 				}
-				// The limits of the election itself apply.
+				// The election's own limits apply.
 				held, err := c.Election("n").Campaign(t.Context())
 				wantErr(t, err)
 				_, err = c.Election("n", limit).Campaign(t.Context())

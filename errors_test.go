@@ -81,7 +81,7 @@ func TestBusyMessage(t *testing.T) {
 	}
 }
 
-// A message reports what has happened, and nothing else.
+// A message reports the loss and its reason, and nothing more.
 func TestLostMessage(t *testing.T) {
 	for want, e := range map[string]dibs.LostError{
 		`dibs: lease on "n" lost: expired: x`: {Reason: dibs.ReasonExpired, Cause: errors.New("x")},

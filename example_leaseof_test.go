@@ -10,13 +10,13 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// The function of Do can inspect and extend its lease.
+// Do's function can inspect and extend its lease.
 func ExampleLeaseOf() {
 	ctx := context.Background()
 	locks := dibs.New(memstore.New())
 	defer locks.Close()
 
-	// upload does not know who has acquired the lock.
+	// upload does not know which code acquired the lock.
 	upload := func(ctx context.Context) error {
 		lease, err := dibs.LeaseOf(ctx, "backup")
 		if err != nil {
@@ -39,8 +39,7 @@ func ExampleLeaseOf() {
 	// true
 }
 
-// The permits of a semaphore are held as long as a connection, and its work also ends with the
-// request.
+// A semaphore's permits are held as long as a connection, and its work also ends with the request.
 func ExampleWithLease() {
 	request, endRequest := context.WithCancel(context.Background())
 	defer endRequest()

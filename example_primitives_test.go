@@ -256,7 +256,7 @@ func ExampleOnce() {
 	// map[ran:1 skipped:4]
 }
 
-// A run that fails leaves the job to the next machine.
+// A failed run leaves the job to the next machine.
 func ExampleRetryFailed() {
 	ctx := context.Background()
 	store := memstore.New()
@@ -288,8 +288,8 @@ func ExampleClient_Revoke() {
 		return
 	}
 
-	// The worker hangs. An operator finds its lease and revokes it, and cannot revoke a
-	// later one by mistake.
+	// The worker hangs. An operator finds its lease and revokes it, and cannot revoke a later lease
+	// by mistake.
 	operator := dibs.New(store)
 	defer operator.Close()
 	state, err := operator.Inspect(ctx, "import")

@@ -189,7 +189,7 @@ func ExampleClient_Attach() {
 		return
 	}
 
-	// Another process attaches to the lease. It has the fence, too.
+	// Another process attaches to the lease. It receives the fence as well.
 	there := dibs.New(store)
 	defer there.Close()
 	var handle dibs.Handle
@@ -353,8 +353,8 @@ func ExampleMinHold() {
 	// west does not run it
 }
 
-// A DoError says whether the work ran, and separates its error from that of the lock. Look at a loss
-// first, because after it the rest is uncertain.
+// A DoError says whether the work ran, and separates the work's error from the lock's. Check for a
+// loss first, because after a loss the rest is uncertain.
 func ExampleDoError() {
 	store := memstore.New()
 	locks, other := dibs.New(store), dibs.New(store)

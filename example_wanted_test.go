@@ -62,7 +62,7 @@ func showPage(store *memstore.Store) error {
 	})
 }
 
-// A process that keeps a lock while it is idle releases it when another one wants it.
+// A process that keeps a lock while idle releases it when another process wants it.
 func ExampleLease_Wanted() {
 	ctx := context.Background()
 	store := memstore.New()
@@ -81,7 +81,7 @@ func ExampleLease_Wanted() {
 			fmt.Println("somebody waits")
 		case <-lease.Context().Done():
 		}
-		_ = lease.Unlock() // the error is that of the context
+		_ = lease.Unlock() // the error is the context's
 	}()
 	next, err := other.Mutex("printer").Lock(ctx, dibs.Wait(time.Minute))
 	if err != nil {

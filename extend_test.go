@@ -9,8 +9,8 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// handedOff returns a lease from a hand-off, whose first TTL is shorter than its own. Its
-// client has the faulty store.
+// handedOff returns a lease from a hand-off, whose first TTL is shorter than its own. Its client
+// uses the faulty store.
 func handedOff(t *testing.T, f *faulty, options ...dibs.Option) *dibs.Lease {
 	t.Helper()
 	before := lock(t, open(t, f.Store), "n")
@@ -44,7 +44,7 @@ func TestExtendKeepsMinHold(t *testing.T) {
 	}
 }
 
-// An Extend directly after a hand-off does not shorten a lease that is not renewed.
+// An Extend directly after a hand-off does not shorten an unrenewed lease.
 func TestExtendKeepsTTLOfNoRenew(t *testing.T) {
 	for name, test := range map[string]struct {
 		options []dibs.Option

@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// extremes are durations at the ends of what options accept.
+// extremes are durations at both ends of the options' ranges.
 var extremes = []time.Duration{
 	math.MinInt64, -time.Hour, -1, 0, 1, time.Millisecond - 1, time.Millisecond, driver.MinTTL, time.Hour, driver.MaxTTL,
 	58 * 365 * 24 * time.Hour, math.MaxInt64 - 1, math.MaxInt64,
@@ -41,8 +41,8 @@ func (s *countingStore) Acquire(ctx context.Context, r driver.AcquireRequest) (d
 	return s.Store.Acquire(ctx, r)
 }
 
-// wantDone requires that a call has returned at once, was rejected before it sent anything or
-// else has worked, and has left nothing at the store but a reservation.
+// wantDone requires that a call returned at once. Either it was rejected before it sent anything,
+// or it worked and left nothing at the store but a reservation.
 func wantDone(t *testing.T, what string, s *countingStore, begin time.Time, err error) {
 	t.Helper()
 	switch invalid := errors.Is(err, dibs.ErrInvalid); {
@@ -135,7 +135,7 @@ func TestCloseWithExtremeOptions(t *testing.T) {
 	})
 }
 
-// A call that only the store rejects has both hooks, and one that the Client rejects has none.
+// For a call rejected only by the store, both hooks run; for a call rejected by the Client, none.
 func TestHooksOfInvalidCalls(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var events []string
@@ -151,7 +151,7 @@ func TestHooksOfInvalidCalls(t *testing.T) {
 		c := open(t, rejectingStore{driver.Complete(memstore.New())}, hooks)
 		for name, use := range uses {
 			if name == "Attach" {
-				continue // it has no such hooks
+				continue // it runs no such hooks
 			}
 			for _, call := range [][]dibs.Option{nil, {dibs.Timeout(0)}} {
 				events = nil
@@ -171,7 +171,7 @@ func (rejectingStore) Acquire(context.Context, driver.AcquireRequest) (driver.Ac
 	return driver.AcquireReply{}, fmt.Errorf("%w: not a name of this store", dibs.ErrInvalid)
 }
 
-// The intervals of Once and the arguments of Extend are checked by their own names.
+// The errors about Once's intervals and Extend's arguments should use their own names.
 func TestExtremeIntervals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, d := range extremes {

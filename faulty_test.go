@@ -12,8 +12,8 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// faulty is a store behind an unreliable network. Each fault, if set, replaces one
-// operation. It receives the call and may forward it late, twice or never.
+// faulty is a store behind an unreliable network. Each fault, if set, replaces an operation. It
+// receives the call and may forward it late, twice or never.
 type faulty struct {
 	*driver.Full
 
@@ -23,13 +23,13 @@ type faulty struct {
 	cancel  func(ctx context.Context, r driver.AcquireRequest) error
 	extend  func(ctx context.Context, requests []driver.ExtendRequest) []error
 	resize  func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error)
-	inspect func(ctx context.Context, name string) (driver.State, error) // of one name or many
+	inspect func(ctx context.Context, name string) (driver.State, error) // for one name or many
 	notify  func(ctx context.Context, r driver.WantedRequest) (bool, error)
 	event   func(e driver.Event, on func(driver.Event))
 	watch   func(ctx context.Context) error
 
 	acquires, extends, extended, notifies int
-	inspects                              int // calls of InspectAll
+	inspects                              int // calls to InspectAll
 }
 
 // newFaulty returns a faulty store without faults, and the reliable store behind it.
@@ -159,7 +159,7 @@ func (f *faulty) Inspect(ctx context.Context, name string) (driver.State, error)
 	return f.Full.Inspect(ctx, name)
 }
 
-// InspectAll inspects the names one by one if there is a fault.
+// InspectAll inspects the names separately if a fault is set.
 func (f *faulty) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	f.mu.Lock()
 	f.inspects++
@@ -214,7 +214,7 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// open returns a client that the test closes at its end.
+// open returns a client closed at the test's end.
 func open(t *testing.T, s driver.Store, options ...dibs.Option) *dibs.Client {
 	c := dibs.New(s, options...)
 	t.Cleanup(func() {

@@ -46,7 +46,7 @@ func TestReserveFences(t *testing.T) {
 	})
 }
 
-// After a failover that has lost the last fences, no fence is reserved again.
+// After a failover that lost the last fences, no fence is reserved again.
 func TestReserveFencesAfterAFailover(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &forgetful{Store: memstore.New()}
@@ -62,7 +62,7 @@ func TestReserveFencesAfterAFailover(t *testing.T) {
 	})
 }
 
-// A forgetful store has lost its fence high-water mark: it knows only what a request says.
+// A forgetful store lost its fence high-water mark: it knows only the fence in a request.
 type forgetful struct {
 	*memstore.Store
 	lost bool
@@ -120,7 +120,7 @@ func (hanging) ReserveFences(ctx context.Context, _ driver.FenceRequest) (driver
 	return driver.FenceReply{}, hang(ctx, time.Time{})
 }
 
-// WithFence hides the fences of outer contexts, and carries no lease.
+// WithFence hides outer contexts' fences, and carries no lease.
 func TestWithFence(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -198,7 +198,8 @@ func TestIsWanted(t *testing.T) {
 	})
 }
 
-// CallSettings returns what a call uses, and rejects what Lock rejects before it sends anything.
+// CallSettings returns a call's settings, and rejects the options that Lock rejects before it sends
+// anything.
 func TestCallSettings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := dibs.New(memstore.New(), dibs.TTL(time.Minute), dibs.Label("web"), dibs.Wait(time.Second))
@@ -241,7 +242,7 @@ func TestCallSettings(t *testing.T) {
 }
 
 // A lease that becomes shared while it reserves fences is not lost: the store refuses only the
-// reservation. So it is with an attached lease.
+// reservation. The same holds for an attached lease.
 func TestReserveFencesOfASharedLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &slowReserver{Store: memstore.New(), arrives: make(chan struct{})}
@@ -279,7 +280,7 @@ func (s *slowReserver) ReserveFences(ctx context.Context, r driver.FenceRequest)
 	return s.Store.ReserveFences(ctx, r)
 }
 
-// A fence of zero is no fence. It hides the outer one, for FenceOf as for Fence.
+// A zero fence is no fence. It hides the outer fence, for FenceOf as for Fence.
 func TestWithFenceOfZero(t *testing.T) {
 	ctx := dibs.WithFence(dibs.WithFence(t.Context(), "n", 7), "n", 0)
 	_, err := dibs.Fence(ctx)

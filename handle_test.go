@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A handle that is printed or logged does not let the reader act as the owner.
+// Printing or logging a handle does not let the reader act as the owner.
 func TestHandleIsPrintedWithoutItsToken(t *testing.T) {
 	handle := dibs.NewHandle("order:42", "secret-of-the-owner")
 	var log bytes.Buffer
@@ -31,7 +31,7 @@ func TestHandleIsPrintedWithoutItsToken(t *testing.T) {
 	}
 }
 
-// The text of a handle is the whole, whatever the names are.
+// A handle's text is complete, whatever the names are.
 func TestHandleAsText(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()

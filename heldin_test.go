@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A context tells a store what it needs to tie a lease to a transaction.
+// A context gives a store the data to tie a lease to a transaction.
 func TestHeldIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := dibs.New(memstore.New())

@@ -16,7 +16,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// resultOf names the outcome of a call, as a metric would.
+// resultOf names a call's result, as a metric would.
 func resultOf(err error) string {
 	for _, kind := range []error{dibs.ErrBusy, dibs.ErrUnavailable, dibs.ErrClosed, dibs.ErrLost, context.Canceled} {
 		if errors.Is(err, kind) {
@@ -29,7 +29,7 @@ func resultOf(err error) string {
 	return "held"
 }
 
-// record returns hooks that record each event of a call or lease in one line.
+// all returns hooks that record each event for a call or lease in a line.
 func (j *journal) all() dibs.Hooks {
 	lock := func(e dibs.LockInfo) string {
 		return fmt.Sprintf("%s(%s %d/%d)", e.Kind, strings.Join(e.Names, "+"), e.Weight, e.Limit)
@@ -56,7 +56,7 @@ func (j *journal) all() dibs.Hooks {
 	}
 }
 
-// Each call has one start and one end, whatever comes of it, and each lease one last
+// Each call has a single start and a single end, however it ends, and each lease a single last
 // event.
 func TestHooksSeeEachCall(t *testing.T) {
 	ctx := context.Background()
@@ -185,7 +185,7 @@ func TestHooksSeeEachCall(t *testing.T) {
 	}
 }
 
-// A call that the store does not answer has an end event, too.
+// A call without an answer from the store gets an end event as well.
 func TestHooksSeeAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
@@ -203,7 +203,7 @@ func TestHooksSeeAnOutage(t *testing.T) {
 	})
 }
 
-// Hooks of a nearer level silence no outer ones. The outermost run first.
+// Hooks at a nearer level silence no outer hooks. The outermost run first.
 func TestHooksOfAllLevelsRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
@@ -223,7 +223,7 @@ func TestHooksOfAllLevelsRun(t *testing.T) {
 		}
 		c := open(t, memstore.New(), level("client"), dibs.Observe(dibs.Hooks{}))
 		m := c.Mutex("n", level("lock"))
-		for range 2 { // the hooks of a call apply to that call only
+		for range 2 { // a call's hooks apply to that call only
 			l, err := m.Lock(t.Context(), level("call"), level("call2"), dibs.TTL(3*time.Second))
 			wantErr(t, err)
 			time.Sleep(time.Second + time.Millisecond) // the first renewal comes after half a second to a second
@@ -239,8 +239,8 @@ func TestHooksOfAllLevelsRun(t *testing.T) {
 
 type hookKey struct{}
 
-// The context that AcquireStart returns reaches the store and the other hooks, and never
-// ends there. The lease keeps the context of the caller.
+// AcquireStart's context reaches the store and the other hooks, and never ends there. The lease
+// keeps the caller's context.
 func TestHookContexts(t *testing.T) {
 	bothModes(t, func(t *testing.T, wrap storeWrapper) {
 		f, s := newFaulty()
@@ -290,7 +290,7 @@ func TestHookContexts(t *testing.T) {
 			"start:caller", "store:span", "queued:span", "store:span", "end:span", "released:span",
 			"start:<nil>", "store:span", "end:span", "lost:span",
 		}
-		// The second request of a single step is not needed after a hand-off.
+		// The second request in a single step is not needed after a hand-off.
 		short := slices.Delete(slices.Clone(want), 3, 4)
 		if !slices.Equal(lines, want) && !slices.Equal(lines, short) {
 			t.Errorf("contexts %q, want %q", lines, want)
@@ -298,8 +298,8 @@ func TestHookContexts(t *testing.T) {
 	})
 }
 
-// Each request of a call and of its lease sees the value of AcquireStart, such as a span,
-// also those in the background. Only renewals see none: they concern many leases.
+// Each request by a call and its lease sees AcquireStart's value, such as a span, also in the
+// background. Only renewals see none: they concern many leases.
 func TestHookContextInEachRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
@@ -328,7 +328,7 @@ func TestHookContextInEachRequest(t *testing.T) {
 		}}))
 		l := lock(t, c, "n")
 		l.Wanted()
-		time.Sleep(11 * time.Second) // one renewal
+		time.Sleep(11 * time.Second) // a single renewal
 		if err := l.Unlock(); !errors.Is(err, dibs.ErrUnavailable) {
 			t.Errorf("error %v, want ErrUnavailable", err)
 		}
@@ -348,7 +348,7 @@ func TestHookContextInEachRequest(t *testing.T) {
 	})
 }
 
-// The contexts of hooks and of releases have no trace of the end of the caller's context.
+// The contexts for hooks and releases show no trace of the end of the caller's context.
 func TestHookContextHasNoEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
@@ -385,7 +385,8 @@ func TestHookContextHasNoEnd(t *testing.T) {
 	})
 }
 
-// A context of AcquireStart that ends ends the call.
+// A request is lost while the grant lives. The next request arrives after the grant expired, and
+// the grant's notification even later.
 func TestHookContextBoundsTheCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -403,7 +404,7 @@ func TestHookContextBoundsTheCall(t *testing.T) {
 	})
 }
 
-// Headroom is what is left of a lease's time when its renewal is confirmed.
+// Headroom is a lease's remaining time when its renewal is confirmed.
 func TestRenewedHeadroom(t *testing.T) {
 	for what, c := range map[string]struct {
 		outage   time.Duration
@@ -450,7 +451,7 @@ func TestEventsNameTheirClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := newFailing()
 		var mu sync.Mutex
-		events := make(map[string]string) // the client, by the name of the event
+		events := make(map[string]string) // the client, by the event's name
 		see := func(event string, ctx context.Context, client string) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -32,7 +32,7 @@ func (h *trap) spring() {
 	panic(h)
 }
 
-// hooks returns the hooks of a kind that spring the trap.
+// hooks returns hooks for a kind of event, which spring the trap.
 func (h *trap) hooks(kind string) (hooks dibs.Hooks) {
 	switch kind {
 	case "AcquireStart":
@@ -57,7 +57,7 @@ func (h *trap) hooks(kind string) (hooks dibs.Hooks) {
 	return hooks
 }
 
-// call runs f in a goroutine, and returns what it panicked with, or nil.
+// call runs f in a goroutine, and returns f's panic value, or nil.
 func (h *trap) call(f func()) (panicked any) {
 	done := make(chan struct{})
 	go func() {
@@ -101,8 +101,8 @@ func release(l *dibs.Lease, err error) {
 
 func ended(ctx context.Context) error { return ctx.Err() }
 
-// A hook that panics or ends its goroutine leaves no lease behind, whichever primitive calls
-// it. The panic reaches the caller, and its client continues to work.
+// A hook that panics or ends its goroutine leaves no lease behind, whichever primitive calls it.
+// The panic reaches the caller, and its client continues to work.
 func TestHookThatDoesNotReturnLeavesNothing(t *testing.T) {
 	for _, kind := range []string{"AcquireStart", "AcquireEnd", "Released"} {
 		for what, locks := range holdings {
@@ -134,7 +134,7 @@ func TestHookThatDoesNotReturnLeavesNothing(t *testing.T) {
 	}
 }
 
-// The hooks of a lease that no caller has received still report its end, in order.
+// The hooks for a lease that no caller received still report its end, in order.
 func TestAbandonedLeaseIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, good := newFaulty()
@@ -150,7 +150,7 @@ func TestAbandonedLeaseIsReported(t *testing.T) {
 	})
 }
 
-// A hook that does not return in a Yield ends the context of the work: it holds nothing.
+// A hook that does not return in a Yield ends the work's context: it holds nothing.
 func TestHookThatDoesNotReturnInYield(t *testing.T) {
 	for _, kind := range []string{"AcquireStart", "AcquireEnd", "Released"} {
 		for _, exit := range []bool{false, true} {
@@ -180,8 +180,8 @@ func TestHookThatDoesNotReturnInYield(t *testing.T) {
 	}
 }
 
-// A hook that runs in a goroutine of the client and ends it delays neither calls, renewals nor
-// other hooks. (If it panics, the program ends, as for each goroutine.)
+// A hook that ends its goroutine in the client delays neither calls, renewals nor other hooks. (If
+// it panics, the program ends, as for each goroutine.)
 func TestBackgroundHookThatExits(t *testing.T) {
 	for kind, cause := range map[string]func(t *testing.T, c *dibs.Client, f *faulty){
 		"Queued": func(t *testing.T, c *dibs.Client, f *faulty) {

@@ -24,7 +24,7 @@ func (f *faulty) failExtends() {
 	})
 }
 
-// lockMany returns n leases of one client.
+// lockMany returns n leases from a client.
 func lockMany(t *testing.T, c *dibs.Client, n int, options ...dibs.Option) []*dibs.Lease {
 	t.Helper()
 	leases := make([]*dibs.Lease, n)
@@ -43,7 +43,7 @@ func lost(leases []*dibs.Lease) (n int) {
 	return n
 }
 
-// An outage that is shorter than the TTL loses no lease, however slow the hooks are.
+// An outage shorter than the TTL loses no lease, however slow the hooks are.
 func TestSlowHooksCostNoLeaseInAnOutage(t *testing.T) {
 	for what, hooks := range map[string]dibs.Hooks{
 		"RenewFailed": {RenewFailed: func(context.Context, dibs.RenewFailed) { time.Sleep(50 * time.Millisecond) }},
@@ -61,7 +61,7 @@ func TestSlowHooksCostNoLeaseInAnOutage(t *testing.T) {
 					held := lockMany(t, c, leases)
 					time.Sleep(9 * time.Second)
 					f.failExtends()
-					time.Sleep(2 * time.Second) // the renewals of all leases are due in this time
+					time.Sleep(2 * time.Second) // all leases' renewals are due in this time
 					f.heal()
 					time.Sleep(time.Minute)
 					if n := lost(held); n > 0 {
@@ -113,7 +113,7 @@ func TestSlowDegradedHookDelaysNoGrant(t *testing.T) {
 		f, s := newFaulty()
 		c := dibs.New(f, dibs.Observe(dibs.Hooks{Degraded: func(context.Context, dibs.Degraded) { time.Sleep(time.Minute) }}))
 		first := mutex(t, s, "n")
-		subscription := make(chan struct{}, 1) // one event at a time
+		subscription := make(chan struct{}, 1) // a single event at a time
 		f.set(func(f *faulty) {
 			f.event = func(e driver.Event, on func(driver.Event)) {
 				subscription <- struct{}{}
@@ -138,8 +138,7 @@ func TestSlowDegradedHookDelaysNoGrant(t *testing.T) {
 	})
 }
 
-// A call keeps its queue position while its Queued hook runs, and accepts a grant in
-// that time.
+// A call keeps its queue position while its Queued hook runs, and accepts a grant in the meantime.
 func TestSlowQueuedHookKeepsTheQueuePosition(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -190,7 +189,7 @@ func (j *journal) hooks(slow map[string]time.Duration) dibs.Option {
 	})
 }
 
-// The hooks of one lease are called in order, whichever is slow.
+// A lease's hooks are called in order, whichever is slow.
 func TestHooksOfALeaseKeepTheirOrder(t *testing.T) {
 	const long = 10 * time.Second
 	for what, slow := range map[string]map[string]time.Duration{
@@ -228,7 +227,7 @@ func TestHooksOfALeaseKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// provokeHooks causes each hook of a client whose store is f, one after another.
+// provokeHooks causes each hook for a client with the store f, in turn.
 func provokeHooks(t *testing.T, f *faulty, s driver.Store, c *dibs.Client) {
 	l, err := c.Mutex("fine").Lock(t.Context(), dibs.TTL(3*time.Second))
 	if err != nil {
@@ -251,7 +250,7 @@ func provokeHooks(t *testing.T, f *faulty, s driver.Store, c *dibs.Client) {
 	_ = c.Election("led").Run(t.Context(), func(context.Context) error { return nil }, dibs.Wait(time.Second))
 }
 
-// Close may be called in any hook: it returns, and so does the call of the hook.
+// Close may be called in any hook: it returns, and so does the call that runs the hook.
 func TestCloseInAHook(t *testing.T) {
 	for _, what := range []string{"AcquireStart", "Queued", "AcquireEnd", "Renewed", "RenewFailed", "Lost", "Released", "Degraded", "TermFailed"} {
 		t.Run(what, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// The context of the holder ends, and the next waiter holds the lock, in the same step.
+// The holder's context ends, and the next waiter holds the lock, in the same step.
 func TestRevokeEndsTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -57,7 +57,7 @@ func TestRevokeEndsTheLease(t *testing.T) {
 	})
 }
 
-// A holder without a fence is found by its token. The fence counts if there is one.
+// A holder without a fence is found by its token. If there is a fence, it counts.
 func TestRevokeByToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -101,7 +101,7 @@ func TestRevokeEndsTheWork(t *testing.T) {
 	})
 }
 
-// The fence of one lease cannot revoke another one.
+// A lease's fence cannot revoke another lease.
 func TestRevokeWithAnotherFence(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -132,7 +132,7 @@ func TestRevokeWithAnotherFence(t *testing.T) {
 		}
 		wantFree(t, s, "nobody")
 		wantErr(t, l.Unlock())
-		revoked, err = operator.Revoke(t.Context(), "n", dibs.Holder{Fence: l.Fence()}, "") // it has ended
+		revoked, err = operator.Revoke(t.Context(), "n", dibs.Holder{Fence: l.Fence()}, "") // it is over
 		if revoked || err != nil {
 			t.Errorf("revoke of an ended lease: %v, %v", revoked, err)
 		}
@@ -141,7 +141,7 @@ func TestRevokeWithAnotherFence(t *testing.T) {
 	})
 }
 
-// listed returns all that List yields.
+// listed returns everything that List yields.
 func listed(c *dibs.Client, pattern string) (states []dibs.State, err error) {
 	for state, e := range c.List(context.Background(), pattern) {
 		if e != nil {
@@ -157,7 +157,7 @@ func TestListEndsEarly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
 		c := open(t, f)
-		const first = 500 // names that are inspected together
+		const first = 500 // names inspected together
 		lockMany(t, c, first+2)
 		for state, err := range c.List(t.Context(), "*") {
 			if err != nil || state.Name != "n0" {
@@ -170,7 +170,7 @@ func TestListEndsEarly(t *testing.T) {
 		}
 		f.set(func(f *faulty) {
 			f.inspect = func(ctx context.Context, name string) (driver.State, error) {
-				if name == "n99" { // the last of all
+				if name == "n99" { // the very last
 					return driver.State{}, errReset
 				}
 				return f.Full.Inspect(ctx, name)
@@ -187,7 +187,7 @@ func TestListEndsEarly(t *testing.T) {
 	})
 }
 
-// List inspects many names together, and yields all of them in order.
+// List inspects many names together, and yields all in order.
 func TestListOfManyNames(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
@@ -210,8 +210,8 @@ func TestListOfManyNames(t *testing.T) {
 	})
 }
 
-// List yields locks of other libraries, whatever their type, and a name that only has waiters.
-// It leaves out data of other types, and names that are free by now.
+// List yields other libraries' locks, whatever their type, and a name that only has waiters. It
+// leaves out data with other types, and names that became free.
 func TestListLeavesOutData(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
@@ -237,7 +237,7 @@ func TestListLeavesOutData(t *testing.T) {
 	})
 }
 
-// Each step of List is bounded by the operation timeout.
+// Each step in List is bounded by the operation timeout.
 func TestListIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
@@ -269,7 +269,7 @@ func TestInvalidRevoke(t *testing.T) {
 	}
 }
 
-// One of several holders is revoked; the waiters that fit then enter.
+// One of several holders is revoked; then the waiters that fit enter.
 func TestRevokeOfOnePermit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -298,8 +298,7 @@ func TestRevokeOfOnePermit(t *testing.T) {
 	})
 }
 
-// Revoke ends a reader that blocks a writer, and a writer after an upgrade, which has a
-// new fence.
+// Revoke ends a reader that blocks a writer, and an upgraded writer, which has a new fence.
 func TestRevokeOfReadersAndWriters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -328,7 +327,7 @@ func TestRevokeOfReadersAndWriters(t *testing.T) {
 	})
 }
 
-// A nested call detects the loss of the lease, too.
+// A nested call detects the lease's loss as well.
 func TestRevokeOfAReentrantLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -371,8 +370,7 @@ func TestRevokeWithLostNotification(t *testing.T) {
 	})
 }
 
-// A late notification concerns the lease that it names, not a later one with the same
-// token.
+// A late notification concerns the lease it names, not a later lease with the same token.
 func TestRevokeWithLateNotification(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()

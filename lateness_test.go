@@ -10,13 +10,12 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// After a grant has come late, the calls of a client are late for a minute, except those for
-// several names. So they are after its notifications have stopped. A call remains what it was
-// at its beginning.
+// After a late grant, a client's calls are late for a minute, except calls for several names. The
+// same applies after its notifications stopped. A call stays as it was at its beginning.
 func TestLateForAMinute(t *testing.T) {
 	const age = 500 * time.Millisecond
 	for name, c := range map[string]struct {
-		age  time.Duration // of the grant
+		age  time.Duration // the grant's
 		lost bool          // the notifications stop, and flow again
 		late bool
 	}{
@@ -28,7 +27,7 @@ func TestLateForAMinute(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f, good := newFaulty()
-				var late []bool // of the requests
+				var late []bool // for the requests
 				f.set(func(f *faulty) {
 					f.acquire = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 						f.set(func(*faulty) { late = append(late, r.Late) })

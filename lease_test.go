@@ -23,8 +23,8 @@ func wantLost(t *testing.T, err error, why dibs.Reason) {
 	}
 }
 
-// The holder knows first: the context ends 2 % of the TTL before anyone else can hold the
-// name, even if the store hangs.
+// The holder knows first: the context ends 2 % of the TTL before anyone else can hold the name,
+// even if the store hangs.
 func TestHolderKnowsFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
@@ -52,7 +52,7 @@ func TestHolderKnowsFirst(t *testing.T) {
 	})
 }
 
-// The deadline counts from the sending of a request, not from its answer.
+// The deadline counts from the request's sending, not from its answer.
 func TestDeadlineCountsFromSending(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
@@ -96,8 +96,8 @@ func TestRenewedForADay(t *testing.T) {
 	})
 }
 
-// After a failed renewal the outcome is unknown, which is not a loss. The first renewal
-// that succeeds keeps the lease.
+// After a failed renewal the outcome is unknown, which is not a loss. The first successful renewal
+// keeps the lease.
 func TestRenewalFailureIsNotLoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
@@ -192,7 +192,7 @@ func TestNoRenewAndExtend(t *testing.T) {
 	})
 }
 
-// A hand-off has a TTL of 5 s. The first renewal extends it, even if no other follows.
+// A hand-off has a 5 s TTL. The first renewal extends it, even without another.
 func TestHandoffTTLIsExtended(t *testing.T) {
 	for _, options := range [][]dibs.Option{{dibs.TTL(time.Minute)}, {dibs.TTL(time.Minute), dibs.NoRenew()}} {
 		bubble(t, func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestContextOfLockBoundsWaitingOnly(t *testing.T) {
 	})
 }
 
-// Many leases need one goroutine and few bytes; their renewals are sent in batches.
+// Many leases need a single goroutine and few bytes; their renewals are sent in batches.
 func TestManyLeases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const leases = 20000

@@ -46,7 +46,7 @@ func count(all derivedContexts) (n int) {
 	return n
 }
 
-// A watchedContext calls a function when one of its values is read.
+// A watchedContext calls a function when a value is read from it.
 type watchedContext struct {
 	context.Context
 	read func()
@@ -59,18 +59,18 @@ func (c *watchedContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// No lock is held while a context ends, which calls methods of the user's context.
+// No lock is held while a context ends, which calls methods on the user's context.
 func TestContextsEndWithoutLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		entries := 0
 		c, other := New(s, Observe(Hooks{AcquireEnd: func(context.Context, AcquireEnd) {
 			if entries++; entries == 2 {
-				time.Sleep(time.Minute) // until the lease has been lost
+				time.Sleep(time.Minute) // until the lease is lost
 			}
 		}})), New(s)
 		user := &watchedContext{Context: t.Context()}
-		var reads atomic.Int64 // contexts end on goroutines of their own, too
+		var reads atomic.Int64 // contexts end on their own goroutines as well
 		err := c.Mutex("n").Do(user, func(ctx context.Context) error {
 			go func() { _ = other.Mutex("n").Do(t.Context(), func(context.Context) error { return nil }) }()
 			synctest.Wait()
@@ -88,7 +88,7 @@ func TestContextsEndWithoutLocks(t *testing.T) {
 	})
 }
 
-// The lease refers to a context of WithLease until its cancel, and not longer.
+// The lease refers to WithLease's context until its cancel, and not longer.
 func TestWithLeaseIsFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(memstore.New())

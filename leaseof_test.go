@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// fenceIn returns the fence that a context carries.
+// fenceIn returns the fence in a context.
 func fenceIn(t *testing.T, ctx context.Context) uint64 {
 	t.Helper()
 	fence, err := dibs.Fence(ctx)
@@ -21,7 +21,7 @@ func fenceIn(t *testing.T, ctx context.Context) uint64 {
 	return fence
 }
 
-// fenceOf returns the fence that a context carries for a name.
+// fenceOf returns a name's fence in a context.
 func fenceOf(t *testing.T, ctx context.Context, name string) uint64 {
 	t.Helper()
 	fence, err := dibs.FenceOf(ctx, name)
@@ -105,7 +105,7 @@ func TestFenceErrors(t *testing.T) {
 	})
 }
 
-// The lease of a Do can be inspected, extended and watched. Do releases it.
+// Do's lease can be inspected, extended and watched. Do releases it.
 func TestLeaseOfDo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -135,14 +135,14 @@ func TestLeaseOfDo(t *testing.T) {
 			}))
 			wantErr(t, after.Err(), dibs.ErrReleased)
 			wantErr(t, after.Context().Err(), context.Canceled)
-			time.Sleep(time.Minute) // the interval of Once
+			time.Sleep(time.Minute) // Once's interval
 		}
 		_, err := dibs.LeaseOf(t.Context(), "n")
 		wantErr(t, err, dibs.ErrInvalid)
 	})
 }
 
-// The context names the lock: of several, that of the name, and of one name the innermost.
+// LeaseOf returns the lease on the given name, and the innermost if there are several.
 func TestLeaseOfName(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := open(t, memstore.New())
@@ -167,11 +167,11 @@ func TestLeaseOfName(t *testing.T) {
 				return nil
 			})
 		}))
-		wantErr(t, outer.Unlock()) // it is that of Lock
+		wantErr(t, outer.Unlock()) // it is Lock's
 	})
 }
 
-// After a Yield, the Lease is the new one. An outer lock is yielded only by its name.
+// After a Yield, the Lease is the new lease. An outer lock is yielded only by its name.
 func TestLeaseOfAfterYield(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -203,7 +203,7 @@ func TestLeaseOfAfterYield(t *testing.T) {
 	})
 }
 
-// A context that has ended before changes nothing.
+// A context that ended before changes nothing.
 func TestYieldWithAnEndedContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -278,7 +278,7 @@ func TestWithLeaseOfAnEndedLease(t *testing.T) {
 	})
 }
 
-// With the lease of a Do, the context ends with the work, and survives a Yield.
+// With Do's lease, the context ends with the work, and survives a Yield.
 func TestWithLeaseOfDo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()

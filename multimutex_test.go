@@ -17,8 +17,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A splitStore acquires one name at a time, like a cluster in which each name has a slot
-// of its own.
+// A splitStore acquires the names separately, like a cluster in which each name has its own slot.
 type splitStore struct{ *driver.Full }
 
 func (splitStore) Groups(names []string) [][]string {
@@ -33,8 +32,8 @@ func (splitStore) Groups(names []string) [][]string {
 // A storeWrapper makes a store acquire several names in one step, or stepwise.
 type storeWrapper func(driver.Store) driver.Store
 
-// bothModes runs a test in virtual time with a store that acquires all names in one step,
-// and with one that acquires them stepwise.
+// bothModes runs a test in virtual time with a store that acquires all names in a single step, and
+// with a store that acquires them stepwise.
 func bothModes(t *testing.T, test func(t *testing.T, wrap storeWrapper)) {
 	t.Helper()
 	for what, wrap := range map[string]storeWrapper{
@@ -47,19 +46,19 @@ func bothModes(t *testing.T, test func(t *testing.T, wrap storeWrapper)) {
 	}
 }
 
-// multiMutex queues for names in a client of its own.
+// multiMutex queues for names in its own client.
 func multiMutex(t *testing.T, s driver.Store, names []string, options ...dibs.Option) *lockCall {
 	multi := open(t, s).All(names)
 	return queue(func() (*dibs.Lease, error) { return multi.Lock(t.Context(), options...) })
 }
 
-// mutex queues for one name in a client of its own.
+// mutex queues for a name in its own client.
 func mutex(t *testing.T, s driver.Store, name string, options ...dibs.Option) *lockCall {
 	m := open(t, s).Mutex(name)
 	return queue(func() (*dibs.Lease, error) { return m.Lock(t.Context(), options...) })
 }
 
-// wantBusy requires that each of the names is unavailable.
+// wantBusy requires that each name is unavailable.
 func wantBusy(t *testing.T, s driver.Store, names ...string) {
 	t.Helper()
 	c := open(t, s)
@@ -70,7 +69,7 @@ func wantBusy(t *testing.T, s driver.Store, names ...string) {
 	}
 }
 
-// wantAllFree requires that nothing is left of any of the names.
+// wantAllFree requires that nothing is left for any name.
 func wantAllFree(t *testing.T, s driver.Store, names ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -123,8 +122,8 @@ func TestMultiMutexIsRenewedAsAWhole(t *testing.T) {
 	})
 }
 
-// MultiMutexes with common names, in any order, exclude each other, end, and leave
-// nothing, even if some of them give up.
+// MultiMutexes with common names, in any order, exclude each other, end, and leave nothing, even if
+// some give up.
 func TestOverlappingMultiMutexes(t *testing.T) {
 	bothModes(t, func(t *testing.T, wrap storeWrapper) {
 		s := memstore.New()
@@ -267,13 +266,13 @@ func TestFenceOfEachName(t *testing.T) {
 		}))
 		_, err = dibs.FenceOf(t.Context(), "a")
 		wantErr(t, err, dibs.ErrInvalid)
-		_, err = dibs.Fence(l.Context()) // each name has its own
+		_, err = dibs.Fence(l.Context()) // each name has its own fence
 		wantErr(t, err, dibs.ErrInvalid)
 		wantErr(t, l.Unlock())
 	})
 }
 
-// A lease on several names is lost if one of them is; Unlock releases the others.
+// A lease on several names is lost if a name is lost; Unlock releases the others.
 func TestMultiMutexIsLostWithOneName(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		bothModes(t, func(t *testing.T, wrap storeWrapper) {
@@ -325,7 +324,7 @@ func TestReentrantMultiMutex(t *testing.T) {
 		s := memstore.New()
 		c := open(t, wrap(s))
 		wantErr(t, c.Mutex("b").Do(t.Context(), func(ctx context.Context) error {
-			for _, option := range []dibs.Option{{}, dibs.Reentrant()} { // some of the names are not enough
+			for _, option := range []dibs.Option{{}, dibs.Reentrant()} { // some names are not enough
 				_, err := c.All([]string{"a", "b"}).Lock(ctx, option)
 				wantErr(t, err, dibs.ErrReentrant)
 			}
@@ -426,7 +425,7 @@ func TestMultiMutexGivesUp(t *testing.T) {
 	})
 }
 
-// Wait applies to all names together, not to each one.
+// Wait applies to all names together, not to each name.
 func TestMultiMutexWait(t *testing.T) {
 	bothModes(t, func(t *testing.T, wrap storeWrapper) {
 		s := memstore.New()
@@ -501,7 +500,7 @@ func TestMultiMutexMaxHoldBelowTTL(t *testing.T) {
 	})
 }
 
-// MinHold outlives a crash, even if a hand-off has granted a shorter TTL first.
+// MinHold outlives a crash, even after a hand-off that granted a shorter TTL.
 func TestMultiMutexMinHoldAfterCrash(t *testing.T) {
 	bothModes(t, func(t *testing.T, wrap storeWrapper) {
 		f, s := newFaulty()
@@ -562,7 +561,7 @@ func TestMultiMutexWithoutRenewal(t *testing.T) {
 	})
 }
 
-// One lease for all names: it begins and ends once.
+// A single lease covers all names: it begins and ends once.
 func TestMultiMutexHooks(t *testing.T) {
 	bothModes(t, func(t *testing.T, wrap storeWrapper) {
 		s := memstore.New()
@@ -574,7 +573,7 @@ func TestMultiMutexHooks(t *testing.T) {
 			got = append(got, what+" "+name)
 		}
 		var end dibs.AcquireEnd
-		const wait = 61 * time.Second // no multiple of a heartbeat
+		const wait = 61 * time.Second // not a multiple of the heartbeat interval
 		hooks := dibs.Observe(dibs.Hooks{
 			Queued:     func(_ context.Context, w dibs.Queued) { note("waiting", w.Name()) },
 			AcquireEnd: func(_ context.Context, a dibs.AcquireEnd) { note("acquired", a.Name()); end = a },
@@ -604,8 +603,8 @@ func TestMultiMutexHooks(t *testing.T) {
 	})
 }
 
-// An attempt has no answer, although the store has granted the lock. The next attempt repeats the request,
-// and so finds that it holds the lock.
+// An attempt gets no answer, although the store granted the lock. The next attempt repeats the
+// request, and so finds that it holds the lock.
 func TestNextAttemptRepeatsTheRequest(t *testing.T) {
 	bothModes(t, func(t *testing.T, wrap storeWrapper) {
 		f, good := newFaulty()
@@ -651,8 +650,8 @@ func TestMultiMutexWhileStoreHangs(t *testing.T) {
 	})
 }
 
-// In one-step mode, a waiting MultiMutex holds nothing. Its queue entry reserves the
-// names: TryLock of one of them returns ErrBusy.
+// In one-step mode, a waiting MultiMutex holds nothing. Its queue entry reserves the names: TryLock
+// on any of them returns ErrBusy.
 func TestWaitingMultiMutexHoldsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -673,7 +672,7 @@ func TestWaitingMultiMutexHoldsNothing(t *testing.T) {
 	})
 }
 
-// The queue entries of a crashed process block others for at most WaiterTTL.
+// A crashed process's queue entries block others for at most WaiterTTL.
 func TestWaitingMultiMutexCrashes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
@@ -688,7 +687,7 @@ func TestWaitingMultiMutexCrashes(t *testing.T) {
 		other := mutex(t, s, "b")
 		begin = time.Now()
 		unlock(t, b)
-		<-other.done // nobody has asked for b meanwhile, so the store gives the crashed waiter time to answer
+		<-other.done // nobody requested b meanwhile, so the store gives the crashed waiter time to answer
 		wantHeld(t, other)
 		wantWithin(t, time.Since(begin), 0, driver.WaiterTTL/2)
 		wantWaiting(t, crashed)
@@ -699,8 +698,8 @@ func TestWaitingMultiMutexCrashes(t *testing.T) {
 	})
 }
 
-// A MultiMutex at the head of all its queues crashes. Those behind it enter when its
-// queue entry has expired, though nothing is released.
+// A MultiMutex at the head of all its queues crashes. The waiters behind it enter when its queue
+// entry expires, though nothing is released.
 func TestMultiMutexCrashesAtTheHead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
@@ -779,8 +778,8 @@ func TestStepwiseLeaseBeginsWhenComplete(t *testing.T) {
 	}
 }
 
-// A stepwise lease ends with the first of its parts: here the one with the hand-off TTL,
-// while the other has a longer TTL.
+// A stepwise lease ends with its first part: here the part with the hand-off TTL, while the other
+// has a longer TTL.
 func TestStepwiseLeaseEndsWithItsFirstPart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
@@ -801,7 +800,7 @@ func TestStepwiseLeaseEndsWithItsFirstPart(t *testing.T) {
 	})
 }
 
-// A renewal that was sent before another part was added does not extend that part.
+// A renewal sent before another part was added does not extend that part.
 func TestRenewalOfFewerPartsDoesNotExtendAll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
@@ -811,7 +810,7 @@ func TestRenewalOfFewerPartsDoesNotExtendAll(t *testing.T) {
 		renewing := make(chan struct{})
 		f.set(func(f *faulty) {
 			f.extend = func(ctx context.Context, requests []driver.ExtendRequest) []error {
-				f.hangAll() // all renewals after this one hang
+				f.hangAll() // all renewals after it hang
 				if len(requests) != 1 {
 					t.Errorf("renews %+v, want one part", requests)
 				}
@@ -832,8 +831,8 @@ func TestRenewalOfFewerPartsDoesNotExtendAll(t *testing.T) {
 	})
 }
 
-// A part is lost while the call waits for the next one: there is no lease, and nothing is
-// left of it.
+// A part is lost while the call waits for the next part: there is no lease, and nothing is left
+// behind.
 func TestPartLostInStepwiseAcquire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -864,7 +863,7 @@ func TestPartLostInStepwiseAcquire(t *testing.T) {
 	})
 }
 
-// TryLock tries once, whatever the options of the outer level are.
+// TryLock tries once, whatever the outer level's options are.
 func TestMultiMutexTryLockTriesOnce(t *testing.T) {
 	bothModes(t, func(t *testing.T, wrap storeWrapper) {
 		s := memstore.New()
@@ -876,7 +875,7 @@ func TestMultiMutexTryLockTriesOnce(t *testing.T) {
 	})
 }
 
-// A context that ends between two attempts is the cause of the error.
+// A context that ends between two attempts is the error's cause.
 func TestMultiMutexCancelledBetweenAttempts(t *testing.T) {
 	bothModes(t, func(t *testing.T, wrap storeWrapper) {
 		s := memstore.New()
@@ -905,8 +904,7 @@ func TestMultiMutexClosedBetweenAttempts(t *testing.T) {
 	})
 }
 
-// A MultiMutex that retries while it holds some of its names leaves no queue entries
-// there.
+// A MultiMutex that retries while it holds some names leaves no queue entries there.
 func TestMultiMutexLeavesNoQueueEntry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -940,7 +938,7 @@ func TestMultiMutexLeavesNoQueueEntry(t *testing.T) {
 	})
 }
 
-// The cancel of one attempt does not cancel the next one with the same token.
+// An attempt's cancel does not cancel the next attempt with the same token.
 func TestStepwiseAcquireRetriesWithItsToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -961,7 +959,7 @@ func TestStepwiseAcquireRetriesWithItsToken(t *testing.T) {
 	})
 }
 
-// The hook reports no loss of a lease that no caller has received.
+// The hook reports no loss for a lease that no caller received.
 func TestMultiMutexReportsNoLossBeforeItBegins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -985,7 +983,7 @@ func TestMultiMutexReportsNoLossBeforeItBegins(t *testing.T) {
 	})
 }
 
-// Close releases the remaining names of a multi-lock that has lost one of them.
+// Close releases the remaining names after a multi-lock lost a name.
 func TestCloseReleasesPartlyLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := memstore.New()

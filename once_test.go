@@ -40,7 +40,7 @@ func wantWithin(t *testing.T, d, from, to time.Duration) {
 	}
 }
 
-// wantSkipped checks the error of a run that another process has.
+// wantSkipped checks the error for a run done by another process.
 func wantSkipped(t *testing.T, err error, why string) {
 	t.Helper()
 	wantErr(t, err, dibs.ErrSkipped, dibs.ErrBusy)
@@ -168,7 +168,7 @@ func TestOnceThatTakesLonger(t *testing.T) {
 	})
 }
 
-// MaxHold limits a job that hangs.
+// MaxHold limits a hanging job.
 func TestOnceWithMaxHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -190,7 +190,7 @@ func TestOnceWithMaxHold(t *testing.T) {
 	})
 }
 
-// The interval replaces MinHold of the client, in both directions.
+// The interval replaces the client's MinHold, in both directions.
 func TestOnceIgnoresMinHoldOfTheClient(t *testing.T) {
 	for _, hold := range []time.Duration{time.Second, 5 * time.Minute} {
 		bubble(t, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestOnceWithAnEndedContext(t *testing.T) {
 		wantErr(t, job.Do(ctx, fn), why)
 		wantFree(t, s, "n")
 
-		// The same if it ends during a request that is answered "busy".
+		// The same if it ends during a request answered "busy".
 		f := &faulty{Full: driver.Complete(s)}
 		lock(t, open(t, s), "n")
 		ctx, cancel = context.WithCancelCause(t.Context())
@@ -306,8 +306,8 @@ func freeAfter(t *testing.T, s driver.Store, name string, begin time.Time, about
 	return 0
 }
 
-// A lease ends a little before the TTL in the store. That does not free the name before
-// MinHold, or the interval, has passed.
+// A lease ends a little before the TTL in the store. This does not free the name before MinHold, or
+// the interval, passes.
 func TestMinHoldOutlivesAnExpiredLease(t *testing.T) {
 	const long = 10 * time.Minute
 	ctx := context.Background()
@@ -367,7 +367,7 @@ func TestMinHoldOutlivesAnExpiredLease(t *testing.T) {
 	}
 }
 
-// failReleases makes the requests that release a lease fail.
+// failReleases makes requests to release a lease fail.
 func (f *faulty) failReleases(kind string) {
 	switch kind {
 	case "hangs":
@@ -386,7 +386,7 @@ func (f *faulty) failReleases(kind string) {
 	}
 }
 
-// The same for the remaining names of a MultiMutex that has lost one.
+// The same for the remaining names after a MultiMutex lost a name.
 func TestMinHoldOutlivesALostName(t *testing.T) {
 	bothModes(t, func(t *testing.T, wrap storeWrapper) {
 		s := memstore.New()
@@ -415,7 +415,7 @@ func TestRetryFailed(t *testing.T) {
 	for what, test := range map[string]struct {
 		options []dibs.Option
 		fn      func(ctx context.Context) error
-		again   time.Duration // from the begin of the run until another one
+		again   time.Duration // from the run's beginning until another run
 	}{
 		"success":           {[]dibs.Option{dibs.RetryFailed()}, func(context.Context) error { return nil }, time.Minute},
 		"error":             {[]dibs.Option{dibs.RetryFailed()}, func(context.Context) error { return failed }, 0},
@@ -449,7 +449,7 @@ func TestRetryFailed(t *testing.T) {
 	}
 }
 
-// A failed nested run does not end the interval of the outer one, which succeeds.
+// A failed nested run does not end the interval for the outer run, which succeeds.
 func TestRetryFailedOfANestedRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -464,8 +464,8 @@ func TestRetryFailedOfANestedRun(t *testing.T) {
 	})
 }
 
-// The interval may be much longer than a TTL: for a job of each month, or each year. The store keeps
-// the name for that long from the beginning, so that it outlives a crash.
+// The interval may be much longer than a TTL: for a monthly or yearly job. The store keeps the name
+// that long from the beginning, so that it outlives a crash.
 func TestOnceWithALongInterval(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, every := range []time.Duration{7 * day, 30 * day, driver.MaxReserve} {

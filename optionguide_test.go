@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the table of options in docs/guide.md")
 
-// The table in the guide is that of optionRules.
+// The table in the guide agrees with optionRules.
 func TestGuideHasTheOptionTable(t *testing.T) {
 	const path = "docs/guide.md"
 	read, err := os.ReadFile(path)
@@ -37,7 +37,7 @@ func TestGuideHasTheOptionTable(t *testing.T) {
 	}
 }
 
-// optionTable returns the table of the guide. Options with a meaning in the same places share a row.
+// optionTable returns the guide's table. Options with a meaning in the same places share a row.
 func optionTable() string {
 	var b strings.Builder
 	b.WriteString("<!-- option table: written by go test -run TestGuideHasTheOptionTable . -update -->\n| |")
@@ -70,7 +70,7 @@ func optionTable() string {
 	return b.String()
 }
 
-// The comment of ParseOptions lists each key, with the option that it makes.
+// ParseOptions' comment lists each key, with the option that it makes.
 func TestParseOptionsIsDocumented(t *testing.T) {
 	source, err := os.ReadFile("parseoptions.go")
 	if err != nil {
@@ -95,7 +95,7 @@ func TestParseOptionsIsDocumented(t *testing.T) {
 
 // Each rejection says where the option has a meaning.
 func TestRejectionsNameAPlace(t *testing.T) {
-	// What names a place, and that place.
+	// The place that each text names.
 	names := map[string]place{
 		"New": toNew, "Lock or Do": toCall, "the call that acquires": toCall, "Lease.Extend": toYield, "interval given to Once": toOnce, "give it to Once": toOnce,
 	}
@@ -119,7 +119,7 @@ func TestRejectionsNameAPlace(t *testing.T) {
 // A Place is where an option is given.
 type Place = place
 
-// The places of the lock and the call.
+// The lock's and the call's places.
 var (
 	LockAndCall = [2]Place{toLock, toCall}
 	LockAndMany = [2]Place{toLock, toMany}
@@ -129,7 +129,7 @@ var (
 	NoneAttach  = [2]Place{toNew, toAttach}
 )
 
-// OptionNames returns the names of all options.
+// OptionNames returns all options' names.
 func OptionNames() (names []string) {
 	for _, rule := range optionRules {
 		if rule.name != "" {

@@ -61,7 +61,7 @@ var uses = map[string]use{
 	},
 	"Attach": func(ctx context.Context, c *dibs.Client, _, call []dibs.Option) error {
 		l := lockAny(ctx, c)
-		if l == nil { // an option of New is bad: the other uses report it
+		if l == nil { // an option for New is bad: the other uses report it
 			return errors.Join(dibs.ErrInvalid)
 		}
 		defer l.Detach()
@@ -77,7 +77,7 @@ func lockAny(ctx context.Context, c *dibs.Client) *dibs.Lease {
 	return l
 }
 
-// A default of the client applies to the locks that can use it, and breaks no other one.
+// A client's default applies to the locks that can use it, and breaks no other lock.
 func TestDefaultsOfTheClientBreakNoLock(t *testing.T) {
 	for what, option := range map[string]dibs.Option{
 		"Wait":            dibs.Wait(time.Second),

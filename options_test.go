@@ -67,8 +67,8 @@ func (u unusedStore) List(_ context.Context, pattern string) ([]string, error) {
 	return nil, u.unexpected("list %q", pattern)
 }
 
-// wantInvalid checks that each way to use a name rejects it, before any I/O, with the
-// option at each level.
+// wantInvalid checks that each way to use a name rejects it, before any I/O, with the option at
+// each level.
 func wantInvalid(t *testing.T, name string, option dibs.Option) {
 	t.Helper()
 	ctx := t.Context()
@@ -151,7 +151,7 @@ func TestBadOptions(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			wantInvalid(t, "n", option)
 			if l, err := open(t, unusedStore{t}).Attach(t.Context(), dibs.NewHandle("n", "token"), option); l != nil || !errors.Is(err, dibs.ErrInvalid) {
-				// Attach has its own token, which replaces that of an option.
+				// Attach uses its own token, which replaces the option's.
 				if !strings.HasPrefix(what, "Token ") {
 					t.Errorf("Attach: %v, %v; want ErrInvalid", l, err)
 				}
@@ -202,8 +202,8 @@ func TestGoodOptions(t *testing.T) {
 	}
 }
 
-// An option may be bad if a nearer level overrides it. A good option does not repair a
-// bad one at the same level.
+// An option may be bad if a nearer level overrides it. A good option does not repair a bad option
+// at the same level.
 func TestNearerOptionWins(t *testing.T) {
 	c := open(t, memstore.New(), dibs.TTL(0))
 	if l, err := c.Mutex("n", dibs.TTL(time.Minute)).TryLock(t.Context()); err != nil {
@@ -221,8 +221,8 @@ func TestNearerOptionWins(t *testing.T) {
 	}
 }
 
-// Wait and Attempts conflict at the same level; at different levels the nearer one
-// replaces the other.
+// Wait and Attempts conflict at the same level; at different levels the nearer option replaces the
+// other.
 func TestWaitAndAttempts(t *testing.T) {
 	wait, attempts := dibs.Wait(time.Minute), dibs.Attempts(3, time.Second)
 	for _, both := range [][]dibs.Option{{wait, attempts}, {attempts, wait}, {dibs.Wait(0), attempts}, {{}, attempts, dibs.TTL(time.Minute), wait}} {
@@ -342,7 +342,7 @@ func TestNoFunction(t *testing.T) {
 	}
 }
 
-// A nil or zero value of what users hold returns an error, and panics nowhere.
+// For each type that users hold, a nil or zero value returns an error, and panics nowhere.
 func TestZeroValues(t *testing.T) {
 	ctx := t.Context()
 	number := func(context.Context) (int, error) { return 1, nil }
@@ -388,7 +388,7 @@ func TestZeroValues(t *testing.T) {
 	}
 }
 
-// Inspect and Revoke use the Timeout of the client.
+// Inspect and Revoke use the client's Timeout.
 func TestBadTimeoutOfInspect(t *testing.T) {
 	for _, d := range []time.Duration{0, -time.Second, math.MinInt64} {
 		c := open(t, unusedStore{t}, dibs.Timeout(d))
@@ -399,8 +399,8 @@ func TestBadTimeoutOfInspect(t *testing.T) {
 	}
 }
 
-// Timeout limits each store operation, also at a nearer level: for example the release
-// and the extension of a lease.
+// Timeout limits each store operation, also at a nearer level: for example a lease's release and
+// extension.
 func TestNearerTimeoutHoldsForTheWholeLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
@@ -455,7 +455,7 @@ func TestBadNames(t *testing.T) {
 	}
 }
 
-// The duration of Extend is checked like a TTL; a bad one leaves the lease as it is.
+// Extend's duration is checked like a TTL; a bad duration leaves the lease unchanged.
 func TestBadExtend(t *testing.T) {
 	f, _ := newFaulty()
 	c := open(t, f)
@@ -575,7 +575,7 @@ func TestOptionIsAValue(t *testing.T) {
 	}
 }
 
-// The options of a call cost one allocation, that of their list.
+// A call's options cost a single allocation, for their list.
 func TestOptionsCostOneAllocation(t *testing.T) {
 	locks, ctx := open(t, memstore.New()), t.Context()
 	m := locks.Mutex("n")

@@ -18,21 +18,21 @@ import (
 
 // A way is a way to use options: a primitive and a verb.
 type way struct {
-	places [2]dibs.Place // of the lock and of the call
+	places [2]dibs.Place // for the lock and for the call
 	run    func(s *scene, lock, call []dibs.Option) error
 }
 
-// A scene is what a way needs.
+// A scene contains everything a way needs.
 type scene struct {
 	c      *dibs.Client
-	other  *dibs.Client // of another process
+	other  *dibs.Client // in another process
 	store  *faulty
 	ctx    context.Context
 	held   func(ctx context.Context) // called while the name is held
 	busy   bool                      // another holds the name when the verb is called
 	hung   bool                      // the store does not answer from then on
 	nested bool                      // ctx carries a lease on the name
-	fails  error                     // of the work
+	fails  error                     // the work's
 	began  time.Time                 // when the verb was called
 }
 
@@ -88,8 +88,8 @@ func doer(of func(c *dibs.Client, o []dibs.Option) dibs.Doer) way {
 
 func mutexOf(c *dibs.Client, o []dibs.Option) dibs.Doer { return c.Mutex("n", o...) }
 
-// ways are all functions of the package that take options, but for those in otherOptions. Each
-// function has the name that declaredWithOptions returns.
+// ways are all the package's functions with options, except those in otherOptions. Each function's
+// name is the name that declaredWithOptions returns.
 var ways = map[string]way{
 	"Mutex.Lock":         lease(dibs.LockAndCall, func(c *dibs.Client, o []dibs.Option) locking { return c.Mutex("n", o...).Lock }),
 	"Mutex.TryLock":      lease(dibs.LockAndTry, func(c *dibs.Client, o []dibs.Option) locking { return c.Mutex("n", o...).TryLock }),
@@ -146,7 +146,7 @@ var ways = map[string]way{
 			defer cancel()
 			return s.work(ctx)
 		}, call...)
-		if failed == nil && ctx.Err() != nil { // the term has ended
+		if failed == nil && ctx.Err() != nil { // the term is over
 			return nil
 		}
 		return errors.Join(failed, err)
@@ -199,8 +199,8 @@ var ways = map[string]way{
 	}},
 }
 
-// otherOptions are functions with options that are no ways: they make what the ways use, or they use
-// nothing.
+// otherOptions are functions with options that are no ways: they make the values that the ways use,
+// or they use nothing.
 var otherOptions = []string{
 	"New", "Client.Mutex", "Client.RWMutex", "Client.Semaphore", "Client.All", "Client.Election", "Client.Once",
 	"Mutex.CallSettings", // see TestCallSettings
@@ -210,11 +210,11 @@ var otherOptions = []string{
 type probe struct {
 	option dibs.Option                             // observed instead, for hooks
 	hooks  func(called func()) dibs.Hooks          // or nil
-	sees   func(s *scene, run func() error) string // what happens
-	effect string                                  // what happens with the option
+	sees   func(s *scene, run func() error) string // describes the effect
+	effect string                                  // its result with the option
 }
 
-// whileHeld returns a probe function that looks while the name is held.
+// whileHeld returns a probe function that calls look while the name is held.
 func whileHeld(look func(s *scene, ctx context.Context) string) func(s *scene, run func() error) string {
 	return func(s *scene, run func() error) string {
 		seen := "not run"
@@ -251,7 +251,7 @@ func failsAfter(change func(s *scene)) func(s *scene, run func() error) string {
 	}
 }
 
-// probes are those of all options.
+// probes contains a probe for each option.
 var probes = map[string]probe{
 	"TTL": {option: dibs.TTL(77 * time.Second), effect: "more than 40s: true", sees: whileHeld(func(s *scene, _ context.Context) string {
 		time.Sleep(3 * time.Second) // after a hand-off, the first renewal gives the lease its TTL
@@ -319,7 +319,7 @@ var probes = map[string]probe{
 	},
 }
 
-// lostAfter reports when the context of a lease ends, or the lease of a Locker, which has no context.
+// lostAfter reports when a lease's context ends, or a Locker's lease, which has no context.
 func lostAfter(s *scene, ctx context.Context) string {
 	begin := time.Now()
 	for time.Since(begin) < 45*time.Second {
@@ -336,7 +336,7 @@ func holdersOf(s *scene) []dibs.Holder {
 	return state.Holders
 }
 
-// observe returns what happens in a way with an option at a level, or without it.
+// observe returns the effect in a way with an option at a level, or without it.
 func (p probe) observe(t *testing.T, w way, level string) string {
 	store, _ := newFaulty()
 	called := false
@@ -358,9 +358,9 @@ func (p probe) observe(t *testing.T, w way, level string) string {
 	return seen
 }
 
-// Each option has its effect in each way and at each level where the table of options says so. At the
-// lock and the call it is ErrInvalid elsewhere. A default of the client, and an option of a lock that
-// has a meaning for other calls, changes nothing.
+// Each option should take effect in each way and at each level where the table in the guide says
+// so. At the lock and the call it should be ErrInvalid elsewhere. A client's default, and a lock's
+// option with a meaning for other calls, should change nothing.
 func TestOptionTable(t *testing.T) {
 	for _, name := range dibs.OptionNames() {
 		p, ok := probes[name]
@@ -390,7 +390,7 @@ func TestOptionTable(t *testing.T) {
 					})
 				})
 			}
-			if w.places != dibs.NoneYield { // its client level is that of Do
+			if w.places != dibs.NoneYield { // its client level is Do's
 				check("client", ofNew, ofNew && (ofCall || strings.HasPrefix(name, "Hooks.")) && !ofElection)
 			}
 			if w.places != dibs.NoneYield && w.places != dibs.NoneAttach {
@@ -404,7 +404,7 @@ func TestOptionTable(t *testing.T) {
 	}
 }
 
-// Each function of the package that takes options is a way of TestOptionTable.
+// Each function in the package with options is a way in TestOptionTable.
 func TestOptionTableIsComplete(t *testing.T) {
 	declared := declaredWithOptions(t)
 	for _, name := range otherOptions {

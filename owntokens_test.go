@@ -30,8 +30,7 @@ func callsWithToken(ctx context.Context, c *dibs.Client) map[string]func(o ...di
 	}
 }
 
-// A token that a lease has is not granted again, whatever the primitives are, until its last
-// Unlock.
+// A lease's token is not granted again, whatever the primitives are, until its last Unlock.
 func TestTokenOfALeaseIsRefused(t *testing.T) {
 	for _, split := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -67,7 +66,7 @@ func TestTokenOfALeaseIsRefused(t *testing.T) {
 	}
 }
 
-// Of many calls with one token at the same moment, one gets the lock.
+// If many calls with the same token begin at the same moment, a single call gets the lock.
 func TestCallsWithOneTokenExcludeEachOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -100,7 +99,7 @@ func TestCallsWithOneTokenExcludeEachOther(t *testing.T) {
 	})
 }
 
-// A call that fails, one with other names, a nested call and Yield leave the token usable.
+// A failed call, a call with other names, a nested call and Yield leave the token usable.
 func TestTokenIsFreeAfterItsCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -139,8 +138,8 @@ func TestTokenIsFreeAfterItsCall(t *testing.T) {
 	})
 }
 
-// A lost lease has its token until its Unlock, which may still remove from the store what the
-// token holds there.
+// A lost lease keeps its token until its Unlock, which may still remove the token's locks from the
+// store.
 func TestTokenOfALostLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -166,8 +165,8 @@ func TestTokenOfALostLease(t *testing.T) {
 	})
 }
 
-// An attached lease has the token, too. Attach itself acquires nothing, so it may be given a token that
-// is in use.
+// An attached lease has the token as well. Attach itself acquires nothing, so it accepts a token in
+// use.
 func TestTokenOfAnAttachedLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -188,7 +187,7 @@ func TestTokenOfAnAttachedLease(t *testing.T) {
 	})
 }
 
-// Token is for a call only, also if the call has one of its own.
+// Token is for a call only, also if the call has its own.
 func TestTokenGivenToALock(t *testing.T) {
 	c, ctx := open(t, unusedStore{t}), t.Context()
 	token := dibs.OwnerToken("job-7")

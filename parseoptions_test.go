@@ -54,7 +54,7 @@ func TestParseOptionsRejects(t *testing.T) {
 		"timeout=1us":                       `below 1ms`,
 		"norenew=true":                      `"norenew": takes no value`,
 		"label=":                            `empty`,
-		"label=a\u00a0b":                    `unknown`, // that is a space, too
+		"label=a\u00a0b":                    `unknown`, // this is a space as well
 		"token=secret":                      `unknown`,
 		"=":                                 `unknown`,
 		"TTL=20s":                           `unknown`,
@@ -70,7 +70,7 @@ func TestParseOptionsRejects(t *testing.T) {
 	}
 }
 
-// No error has another value than the one that is invalid: a label may be a secret.
+// No error contains any value but the invalid value: a label may be a secret.
 func TestParseOptionsPrintsNoValue(t *testing.T) {
 	for _, text := range []string{"wait=-1s", "ttl=1ms", "attempts=0/1s", "minhold=1h maxhold=1m", "label=secret", "token=secret", "ttl=secret", "norenew=secret", "secret", "my secret", "redis://user:secret@host/0?x=1", "secret123=1"} {
 		_, err := dibs.ParseOptions("label=secret " + text)
@@ -90,7 +90,7 @@ func FuzzParseOptions(f *testing.F) {
 			}
 			return
 		}
-		// What it accepts, a call accepts.
+		// A call accepts everything that ParseOptions accepts.
 		c := dibs.New(memstore.New(), options...)
 		defer c.Close()
 		l, err := c.Mutex("n").Lock(t.Context())

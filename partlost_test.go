@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A farStore acquires names one by one, and answers each request after a trip.
+// A farStore acquires names separately, and answers each request after a round trip.
 type farStore struct {
 	*driver.Full
 	trip time.Duration
@@ -39,8 +39,8 @@ func (s farStore) Extend(ctx context.Context, r []driver.ExtendRequest) []error 
 	return s.Full.Extend(ctx, r)
 }
 
-// A multi-lock whose first name is lost each time before it has the second one keeps the limits of
-// its call.
+// A multi-lock whose first name is lost each time before it gets the second keeps its call's
+// limits.
 func TestNamesLostAgainAndAgain(t *testing.T) {
 	for what, lock := range map[string]func(ctx context.Context, m *dibs.MultiMutex) (*dibs.Lease, error){
 		"try": func(ctx context.Context, m *dibs.MultiMutex) (*dibs.Lease, error) {
@@ -69,7 +69,7 @@ func TestNamesLostAgainAndAgain(t *testing.T) {
 	}
 }
 
-// A lostStore loses the first name while the request for the second one is on its way.
+// A lostStore loses the first name while the request for the second is in flight.
 type lostStore struct{ farStore }
 
 func (s lostStore) Extend(_ context.Context, r []driver.ExtendRequest) []error {
@@ -81,7 +81,7 @@ func (s lostStore) Extend(_ context.Context, r []driver.ExtendRequest) []error {
 	return errs
 }
 
-// The hooks of a name that is lost, and of the next one that is acquired, share no memory without a lock.
+// The hooks for a lost name, and for the next acquired name, share no memory without a lock.
 func TestHooksOfALostName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := lostStore{farStore{driver.Complete(memstore.New()), 100 * time.Millisecond}}
@@ -108,7 +108,7 @@ func (hangingStore) Acquire(ctx context.Context, r driver.AcquireRequest) (drive
 	return driver.AcquireReply{}, &driver.UnavailableError{Op: "acquire", Cause: errors.New("no route to host")}
 }
 
-// If the context ends during an attempt, the error has the cause of the store, also without a pause
+// If the context ends during an attempt, the error contains the store's cause, also without a pause
 // between the attempts.
 func TestAttemptsKeepTheCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestAttemptsKeepTheCause(t *testing.T) {
 	})
 }
 
-// A multi-lock that is revoked in part while its client closes leaves no name behind.
+// A multi-lock revoked in part while its client closes leaves no name behind.
 func TestPartlyLostWhileClosing(t *testing.T) {
 	for range 1000 {
 		store := memstore.New()

@@ -8,8 +8,7 @@ import (
 	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
-// A group of names that is lost during the acquire of the others is removed from the
-// client: cancel releases all of them.
+// A group of names lost during the others' acquire is removed from the client: cancel releases all.
 func TestNothingRemainsOfALostPart(t *testing.T) {
 	for _, lost := range []string{"first", "second", "both"} {
 		t.Run(lost, func(t *testing.T) {
@@ -50,8 +49,8 @@ func TestNothingRemainsOfALostPart(t *testing.T) {
 	}
 }
 
-// A group of names that was merged into another one is not scheduled again, also if a
-// renewal was in progress.
+// A group of names merged into another group is not scheduled again, also if a renewal was in
+// progress.
 func TestMergedLeaseIsNotScheduled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(alwaysGrants{})

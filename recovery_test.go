@@ -56,7 +56,7 @@ func TestReconnectsCauseNoRenewalStorm(t *testing.T) {
 	}
 }
 
-// The first reconnect detects at once what the store has lost. A later one does so within
+// The first reconnect detects at once which leases the store lost. A later reconnect does so within
 // seconds, however many came before.
 func TestLossIsDetectedOnEachReconnect(t *testing.T) {
 	bubble(t, func(t *testing.T) {

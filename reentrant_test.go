@@ -49,7 +49,7 @@ func TestNestedCallsLeaveNothing(t *testing.T) {
 	}
 }
 
-// The context of a nested call ends with its work; the other contexts end with the lease.
+// A nested call's context ends with its work; the other contexts end with the lease.
 func TestContextsOfNestedCalls(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()

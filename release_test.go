@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A lease that could not be released when it was unlocked is released after the outage, for
-// as long as the store may keep it. That may be longer than its TTL.
+// A lease that could not be released by Unlock is released after the outage, for as long as the
+// store may keep it. This may be longer than its TTL.
 func TestReleaseContinuesWhileStoreKeepsLease(t *testing.T) {
 	const ttl, outage = 10 * time.Second, 2 * time.Minute
 	for what, acquire := range map[string]func(t *testing.T, c *dibs.Client, f *faulty) *dibs.Lease{
@@ -73,7 +73,7 @@ func TestReleaseContinuesWhileStoreKeepsLease(t *testing.T) {
 	}
 }
 
-// The same for a lease that was lost: the store keeps it for longer than the client.
+// The same for a lost lease: the store keeps it for longer than the client.
 func TestLostLeaseIsReleasedWhileStoreKeepsIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const ttl = 10 * time.Second
@@ -92,7 +92,7 @@ func TestLostLeaseIsReleasedWhileStoreKeepsIt(t *testing.T) {
 	})
 }
 
-// extended extends a lease by each duration, one after another.
+// extended extends a lease by each duration in turn.
 func extended(t *testing.T, l *dibs.Lease, by ...time.Duration) *dibs.Lease {
 	t.Helper()
 	for _, d := range by {
@@ -101,8 +101,8 @@ func extended(t *testing.T, l *dibs.Lease, by ...time.Duration) *dibs.Lease {
 	return l
 }
 
-// An acquire without an answer arrives as late as it can, while cancels do not arrive. What
-// it has acquired is cancelled after that.
+// An unanswered acquire arrives as late as it can, while cancels do not arrive. Its lock is
+// cancelled after that.
 func TestCancelContinuesWhileStoreKeepsLateAcquire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
@@ -136,7 +136,7 @@ func TestCancelContinuesWhileStoreKeepsLateAcquire(t *testing.T) {
 	})
 }
 
-// An Unlock whose request was not sent says that the lock is still being released: the work has been
+// An Unlock whose request was not sent says that the lock is still being released: the work is
 // done, and must not be repeated.
 func TestUnlockSaysUnknownIfUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

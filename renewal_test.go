@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Renewals of very many leases wait for one another without failing: a call that is sent
-// has its whole time limit.
+// Very many leases' renewals wait for one another without failing: a sent call gets its whole time
+// limit.
 func TestRenewalsTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const leases, each = 60 * 512, 25 * time.Millisecond

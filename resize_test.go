@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// slowResize makes the reply of each change to this weight arrive after a delay.
+// slowResize delays the reply to each change to this weight.
 func (f *faulty) slowResize(upgrade bool, delay time.Duration) {
 	f.set(func(f *faulty) {
 		f.resize = func(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -27,8 +27,7 @@ func (f *faulty) slowResize(upgrade bool, delay time.Duration) {
 	})
 }
 
-// wantReader requires that a lease is one for reading: in the store, for nested calls, and by
-// its fence.
+// wantReader requires a reader's lease: in the store, for nested calls, and by its fence.
 func wantReader(t *testing.T, s driver.Store, c *dibs.Client, l *dibs.Lease) {
 	t.Helper()
 	state, err := driver.Complete(s).Inspect(t.Context(), "n")
@@ -47,8 +46,8 @@ func wantReader(t *testing.T, s driver.Store, c *dibs.Client, l *dibs.Lease) {
 	wantErr(t, beside.Unlock())
 }
 
-// Of two changes at once, the second one begins when the first one has ended. So the client
-// knows what the store has done last, in whatever order replies arrive.
+// If two changes are made at once, the second begins when the first is over. So the client knows
+// the store's last change, whatever the order of the replies.
 func TestResizesTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
@@ -73,7 +72,7 @@ func TestResizesTakeTurns(t *testing.T) {
 	})
 }
 
-// A change waits for another one no longer than its context or the operation timeout.
+// A change waits for another no longer than its context or the operation timeout.
 func TestWaitForAnotherResizeIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
@@ -101,8 +100,8 @@ func TestWaitForAnotherResizeIsBounded(t *testing.T) {
 	})
 }
 
-// From the sending of a Downgrade on, no nested call writes: the store may have let readers in.
-// If the store has refused the change, the lease is as before.
+// From a Downgrade's sending on, no nested call writes: the store may have let readers in. If the
+// store refused the change, the lease is as before.
 func TestDowngradeCountsFromItsSending(t *testing.T) {
 	for name, test := range map[string]struct {
 		resize func(f *faulty, ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error)
@@ -162,7 +161,7 @@ func TestDowngradeCountsFromItsSending(t *testing.T) {
 	}
 }
 
-// A store that has lost its data may answer with a smaller fence. That of the lease stays.
+// A store that lost its data may answer with a smaller fence. The lease's fence stays.
 func TestFenceOfLeaseNeverDecreases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, _ := newFaulty()
@@ -185,8 +184,7 @@ func TestFenceOfLeaseNeverDecreases(t *testing.T) {
 	})
 }
 
-// Several upgrades without an answer arrive late, the first one last. A Downgrade waits for all
-// of them.
+// Several unanswered upgrades arrive late, the first arrives last. A Downgrade waits for all.
 func TestDowngradeAfterLateUpgrades(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
@@ -222,7 +220,7 @@ func TestDowngradeAfterLateUpgrades(t *testing.T) {
 	})
 }
 
-// A change does not overtake an earlier one without an answer. If that may arrive for longer than the
+// A change does not overtake an earlier unanswered change. If that may arrive for longer than the
 // operation timeout, nothing is sent.
 func TestResizeWhileAnEarlierOneMayArrive(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -232,7 +230,7 @@ func TestResizeWhileAnEarlierOneMayArrive(t *testing.T) {
 		m := c.RWMutex("n")
 		f.set(func(f *faulty) {
 			f.acquire = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {
-				defer time.Sleep(timeout * 9 / 10) // a store this slow gets one try
+				defer time.Sleep(timeout * 9 / 10) // a store this slow gets a single try
 				return f.Store.Acquire(ctx, c)
 			}
 			f.resize = func(ctx context.Context, c driver.AcquireRequest) (driver.AcquireReply, error) {

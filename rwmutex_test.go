@@ -20,7 +20,7 @@ type lockCall struct {
 	err   error
 }
 
-// queue starts the call, and returns when it has a lease or waits in the queue.
+// queue starts the call, and returns when it gets a lease or waits in the queue.
 func queue(lock func() (*dibs.Lease, error)) *lockCall {
 	x := &lockCall{done: make(chan struct{})}
 	go func() {
@@ -31,7 +31,7 @@ func queue(lock func() (*dibs.Lease, error)) *lockCall {
 	return x
 }
 
-// returned reports whether the call has returned.
+// returned reports whether the call returned.
 func (x *lockCall) returned() bool {
 	synctest.Wait()
 	select {
@@ -42,7 +42,7 @@ func (x *lockCall) returned() bool {
 	}
 }
 
-// wantHeld requires that each call has its lease.
+// wantHeld requires that each call holds its lease.
 func wantHeld(t *testing.T, calls ...*lockCall) {
 	t.Helper()
 	for i, x := range calls {
@@ -72,7 +72,7 @@ func unlock(t *testing.T, calls ...*lockCall) {
 	}
 }
 
-// reading and writing queue for a name in a client of their own.
+// reading and writing queue for a name in their own client.
 func reading(t *testing.T, s driver.Store, name string, options ...dibs.Option) *lockCall {
 	m := open(t, s).RWMutex(name, options...)
 	return queue(func() (*dibs.Lease, error) { return m.Reader().Lock(t.Context()) })
@@ -155,7 +155,7 @@ func TestAdjacentReadersEnterTogether(t *testing.T) {
 	})
 }
 
-// When a writer gives up, the readers that waited behind it enter.
+// When a writer gives up, the readers waiting behind it enter.
 func TestReadersEnterWhenTheWriterGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -171,8 +171,7 @@ func TestReadersEnterWhenTheWriterGivesUp(t *testing.T) {
 	})
 }
 
-// Readers come and go, and there is always one. The writer waits only for the readers
-// before it.
+// Readers come and go, and there is always one. The writer waits only for the readers before it.
 func TestWriterIsNotStarvedByReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -207,7 +206,7 @@ func TestWriterIsNotStarvedByReaders(t *testing.T) {
 	})
 }
 
-// A reader that crashes expires alone; other readers are not affected.
+// A crashed reader expires alone; other readers are not affected.
 func TestDeadReaderExpiresAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, good := newFaulty()
@@ -238,8 +237,8 @@ func TestDeadReaderExpiresAlone(t *testing.T) {
 	})
 }
 
-// The readers at the head of the queue enter with the former writer. No writer enters,
-// even if it waits before them.
+// The readers at the queue's head enter with the former writer. No writer enters, even if it waits
+// before them.
 func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -343,7 +342,7 @@ func TestResizeOfALostLease(t *testing.T) {
 		m := open(t, f).RWMutex("n", dibs.TTL(2*time.Second))
 		l, err := m.Writer().Lock(t.Context())
 		wantErr(t, err)
-		_, err = good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: string(l.Token())}) // the client has not detected it
+		_, err = good.Release(t.Context(), driver.ReleaseRequest{Name: "n", Token: string(l.Token())}) // not yet detected by the client
 		wantErr(t, err)
 		ctx := l.Context()
 		wantLost(t, l.Downgrade(t.Context()), dibs.ReasonMissing)
@@ -395,7 +394,7 @@ func TestResizeOfAnotherLease(t *testing.T) {
 	})
 }
 
-// A nested call depends on the weight of the lease at its start.
+// A nested call depends on the lease's weight at its start.
 func TestResizeOfAReentrantLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -478,7 +477,7 @@ func TestReaderAndWriterAreDoers(t *testing.T) {
 	})
 }
 
-// The reply of a change is lost: the second request finds it done.
+// A change's reply is lost: the second request finds it done.
 func TestResizeReplyLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()

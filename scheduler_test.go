@@ -51,11 +51,11 @@ func TestErrNeedsNoScheduler(t *testing.T) {
 	})
 }
 
-// A lease that has ended is not kept.
+// An ended lease is not kept.
 func TestClientForgetsEndedLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(alwaysGrants{})
-		c.started.Store(true) // no scheduler, which would do what is due
+		c.started.Store(true) // without a scheduler, which would do the due actions
 		l, err := c.Mutex("n").Lock(t.Context())
 		if err != nil || len(c.renewals.All()) != 1 {
 			t.Fatalf("%d leases, %v", len(c.renewals.All()), err)
@@ -82,7 +82,7 @@ func (s *hangsOnce) Extend(ctx context.Context, requests []driver.ExtendRequest)
 
 func (s *hangsOnce) Release(context.Context, driver.ReleaseRequest) (bool, error) { return true, nil }
 
-// A renewal that hangs leaves time for another one before the deadline.
+// A hanging renewal leaves time for another before the deadline.
 func TestRenewalThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(hangsOnce)

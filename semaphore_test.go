@@ -13,7 +13,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// permits queues for n permits of a semaphore, in a client of its own.
+// permits queues for n of a semaphore's permits, in its own client.
 func permits(t *testing.T, s driver.Store, n, of int, options ...dibs.Option) *lockCall {
 	sem := open(t, s).Semaphore("n", of, options...)
 	return queue(func() (*dibs.Lease, error) { return sem.Permits(n).Lock(t.Context()) })
@@ -83,7 +83,7 @@ func TestSemaphoreUnderLoad(t *testing.T) {
 	})
 }
 
-// Small requests that would fit do not overtake a large one at the head.
+// Small requests that would fit do not overtake a large request at the head.
 func TestLargeRequestIsNotOvertaken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -230,7 +230,7 @@ func TestSemaphoreDo(t *testing.T) {
 	})
 }
 
-// A nested call uses the permits of the outer one, if they are enough.
+// A nested call uses the outer call's permits, if they are enough.
 func TestReentrantSemaphore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()

@@ -20,7 +20,7 @@ func shutDown(c *dibs.Client, ctx context.Context) <-chan error {
 	return result
 }
 
-// wantRunning requires that a Shutdown has not returned.
+// wantRunning requires that a Shutdown is still running.
 func wantRunning(t *testing.T, result <-chan error) {
 	t.Helper()
 	synctest.Wait()
@@ -154,7 +154,8 @@ func TestShutdownLetsWorkContinue(t *testing.T) {
 				if err := c.Semaphore("s", 2).Permits(1).Do(fence, nothing); err != nil {
 					return err
 				}
-				// A context without a lease is not that of the work, and neither is that of another Client.
+				// A context without a lease is not the work's, and neither is another Client's
+				// context.
 				elsewhere := lock(t, open(t, s), "elsewhere").Context()
 				for _, ctx := range []context.Context{t.Context(), elsewhere} {
 					if err := c.Mutex("m").Do(ctx, nothing); !errors.Is(err, dibs.ErrClosed) {
@@ -209,7 +210,7 @@ func TestShutdownDuringYield(t *testing.T) {
 	})
 }
 
-// A request that the store answers during Shutdown becomes a lease, for which Shutdown waits.
+// A request answered by the store during Shutdown becomes a lease, and Shutdown waits for it.
 func TestShutdownWaitsForRequests(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
@@ -233,7 +234,7 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 	})
 }
 
-// The end of its context closes the Client. The error says what was left.
+// The end of Shutdown's context closes the Client. The error says which leases were left.
 func TestShutdownWithin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()
@@ -274,7 +275,7 @@ func TestCloseDuringShutdown(t *testing.T) {
 	})
 }
 
-// A lease that is lost or detached ends no later than one that is unlocked.
+// A lost or detached lease ends no later than an unlocked lease.
 func TestShutdownAfterLossAndDetach(t *testing.T) {
 	for what, end := range map[string]func(l *dibs.Lease) error{
 		"Detach": (*dibs.Lease).Detach,
@@ -331,7 +332,7 @@ func TestShutdownOfElections(t *testing.T) {
 	})
 }
 
-// A term that begins during Shutdown begins resigned.
+// A term that begins during Shutdown is resigned from the beginning.
 func TestTermDuringShutdown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, s := newFaulty()

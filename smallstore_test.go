@@ -15,7 +15,7 @@ import (
 // A smallStore has no optional interface.
 type smallStore struct{ driver.Store }
 
-// With a store of five methods, locks, waiting, readers and permits work.
+// With a five-method store, locks, waiting, readers and permits work.
 func TestSmallStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := open(t, smallStore{memstore.New()})
@@ -43,7 +43,7 @@ func TestSmallStore(t *testing.T) {
 	})
 }
 
-// Without a Grouper, the names of a multi-lock are acquired one after another, and all or none.
+// Without a Grouper, a multi-lock's names are acquired in turn, and all or none.
 func TestMultiMutexOnASmallStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -61,7 +61,7 @@ func TestMultiMutexOnASmallStore(t *testing.T) {
 			t.Errorf("%v, want busy", err)
 		}
 		wantErr(t, all.Unlock())
-		time.Sleep(time.Second) // for what is cancelled in the background
+		time.Sleep(time.Second) // for cancels in the background
 		if names, err := s.List(t.Context(), "*"); err != nil || len(names) > 0 {
 			t.Errorf("still held: %q, %v", names, err)
 		}
@@ -81,7 +81,7 @@ func (s withoutWith) Acquire(ctx context.Context, r driver.AcquireRequest) (driv
 	return s.Store.Acquire(ctx, r)
 }
 
-// What a store cannot do is an error that names the store and the way out. It costs no request.
+// If a store lacks a feature, the error names the store and the way out. It costs no request.
 func TestMissingInterfaces(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := open(t, smallStore{memstore.New()})
@@ -116,7 +116,7 @@ func TestMissingInterfaces(t *testing.T) {
 	})
 }
 
-// A statesOnly has states, and does not notify holders of waiters.
+// A statesOnly returns states, and does not notify holders of waiters.
 type statesOnly struct {
 	driver.Store
 	driver.Inspector

@@ -134,7 +134,7 @@ func TestNoValueShowsAToken(t *testing.T) {
 	})
 }
 
-// A field for a token that is a plain string would be printed whole.
+// A plain string field for a token would be printed whole.
 func TestTokenFieldsAreTokens(t *testing.T) {
 	files, err := parser.ParseDir(token.NewFileSet(), ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
 	wantErr(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// failing is a store whose operations all return an error, from the moment when it has one.
+// failing is a store whose operations all return an error, as soon as an error is set.
 type failing struct {
 	*driver.Full
 	mu  sync.Mutex
@@ -35,7 +35,7 @@ func (f *failing) failure() error {
 	return f.err
 }
 
-// reply returns the result of an operation, or the error of the store.
+// reply returns an operation's result, or the store's error.
 func reply[T any](f *failing, operation func() (T, error)) (T, error) {
 	if err := f.failure(); err != nil {
 		return *new(T), err
@@ -111,8 +111,7 @@ func (f *failing) Watch(ctx context.Context, client string, busy func() bool, on
 	return ctx.Err()
 }
 
-// exits returns the errors of all methods and hooks that can report a failure of the store. All of
-// them fail.
+// exits returns the errors from all methods and hooks that can report a store failure. All fail.
 func exits(t *testing.T, f *failing, failure error) map[string]error {
 	t.Helper()
 	var mu sync.Mutex
@@ -199,7 +198,7 @@ func exits(t *testing.T, f *failing, failure error) map[string]error {
 		time.Sleep(100 * time.Millisecond)
 	}
 	record("Lease.Err", leases["renewal"].Err())
-	time.Sleep(11 * time.Second) // the campaign has failed, too
+	time.Sleep(11 * time.Second) // the campaign failed as well
 	cancel()
 	_ = c.Close()
 	synctest.Wait()
@@ -208,8 +207,8 @@ func exits(t *testing.T, f *failing, failure error) map[string]error {
 	return all
 }
 
-// Each failure of the store has the type of this package, whichever way it takes to the caller, and
-// however the store wraps it.
+// Each store failure has this package's type, whichever way it takes to the caller, and however the
+// store wraps it.
 func TestFailuresHaveTheTypeOfThisPackage(t *testing.T) {
 	cause := errors.New("connection reset")
 	for what, failure := range map[string]error{
@@ -243,14 +242,14 @@ func TestFailuresHaveTheTypeOfThisPackage(t *testing.T) {
 	}
 }
 
-// Unknown says whether any request of a call may have taken effect.
+// Unknown says whether any of a call's requests may have taken effect.
 func TestUnknownOutcome(t *testing.T) {
 	cause := errors.New("connection reset")
 	lost := &driver.UnavailableError{Op: "acquire", Cause: cause}
 	refused := &driver.UnavailableError{Op: "acquire", Cause: cause, Refused: true}
 	unsent := &driver.UnavailableError{Op: "acquire", Cause: cause, Unsent: true}
 	for what, test := range map[string]struct {
-		replies []error // the last one is repeated
+		replies []error // the last is repeated
 		unknown bool
 	}{
 		"no answer":            {[]error{lost}, true},
@@ -308,7 +307,7 @@ func TestReadsAreNeverUnknown(t *testing.T) {
 	f.failWith(nil)
 }
 
-// A value of another type has the types of this package in its error, and the text of the driver.
+// The error for a value with another type has this package's types, and the driver's text.
 func TestWrongTypeHasTheTypesOfThisPackage(t *testing.T) {
 	f := newFailing()
 	c := open(t, f)

@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// isWanted reports whether the channel of Wanted is closed by now.
+// isWanted reports whether Wanted's channel is closed.
 func isWanted(l *dibs.Lease) bool {
 	wanted := l.Wanted()
 	synctest.Wait()
@@ -102,7 +102,7 @@ func TestWantedByKind(t *testing.T) {
 	})
 }
 
-// The holder asks after the first waiter has queued, as after a hand-off.
+// The holder asks after the first waiter queued, as after a hand-off.
 func TestWantedAlready(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -115,7 +115,7 @@ func TestWantedAlready(t *testing.T) {
 	})
 }
 
-// A store without notifications, or one whose notification is lost, answers at the next
+// A store without notifications, or a store whose notification is lost, answers at the next
 // renewal.
 func TestWantedWithoutNotification(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestWantedOfUnavailableStore(t *testing.T) {
 	})
 }
 
-// When events flow again, those of the meantime are lost, and the client asks again.
+// When events flow again, the client asks again, because events in the meantime are lost.
 func TestWantedAfterReconnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, reliable := newFaulty()
@@ -197,7 +197,8 @@ func TestWantedAfterReconnection(t *testing.T) {
 	})
 }
 
-// Nothing is sent for leases whose holders do not ask, and one request for one that does.
+// Nothing is sent for leases whose holders do not ask, and a single request for a lease whose
+// holder does.
 func TestWantedIsFree(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, reliable := newFaulty()
@@ -229,7 +230,7 @@ func TestWantedIsFree(t *testing.T) {
 		if wanted := isWanted(l); !wanted || events != 1 {
 			t.Errorf("wanted %v after %d events, want it after 1", wanted, events)
 		}
-		time.Sleep(time.Hour) // it has learned of the waiter, and does not ask with its renewals
+		time.Sleep(time.Hour) // it knows of the waiter, and does not ask with its renewals
 		if s.notifies != 1 {
 			t.Errorf("%d requests, want 1", s.notifies)
 		}
@@ -237,7 +238,7 @@ func TestWantedIsFree(t *testing.T) {
 	})
 }
 
-// A lease that has ended asks for nothing, and an attached one may ask.
+// An ended lease asks for nothing, and an attached lease may ask.
 func TestWantedOfEndedAndAttached(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, reliable := newFaulty()
@@ -282,7 +283,7 @@ func TestHolds(t *testing.T) {
 		}))
 		wantErr(t, c.Holds(ended, "a"), dibs.ErrReleased)
 
-		// It compares the clock, also when nothing has ended the lease so far.
+		// It compares the clock, also if nothing ended the lease yet.
 		l := lock(t, c, "a", dibs.NoRenew(), dibs.TTL(time.Second))
 		wantErr(t, c.Holds(l.Context(), "a"))
 		time.Sleep(time.Second)
@@ -290,7 +291,7 @@ func TestHolds(t *testing.T) {
 	})
 }
 
-// A nested store, of a type that can be compared, contains one that cannot.
+// A nestedStore, a comparable type, contains an incomparable store.
 type nestedStore struct{ driver.Store }
 
 type functionStore struct {
@@ -298,7 +299,7 @@ type functionStore struct {
 	_ func()
 }
 
-// Stores that cannot be compared are different ones, and no panic.
+// Incomparable stores count as different, without a panic.
 func TestHoldsOfIncomparableStores(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := nestedStore{functionStore{Store: memstore.New()}}
@@ -309,8 +310,8 @@ func TestHoldsOfIncomparableStores(t *testing.T) {
 	})
 }
 
-// A lease in another store does not count, even if it is on the same name. One of another
-// client of the same store does.
+// A lease in another store does not count, even on the same name. A lease from another client on
+// the same store does.
 func TestHoldsComparesStores(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()

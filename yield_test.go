@@ -55,7 +55,7 @@ func TestYield(t *testing.T) {
 	})
 }
 
-// The context ends with the lease that it carries now, and not with an earlier one.
+// The context ends with its current lease, and not with an earlier lease.
 func TestYieldKeepsTheContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -65,7 +65,7 @@ func TestYieldKeepsTheContext(t *testing.T) {
 			defer leave()
 			inner, cancel := context.WithCancel(ctx)
 			defer cancel()
-			wantErr(t, yieldLease(inner, "n")) // a context that is derived from that of Do
+			wantErr(t, yieldLease(inner, "n")) // a context derived from Do's
 			wantErr(t, ctx.Err())
 			state, err := other.Inspect(t.Context(), "n")
 			wantErr(t, err)
@@ -132,7 +132,7 @@ func TestYieldFails(t *testing.T) {
 	})
 }
 
-// Yield of a lost lease reports the loss.
+// A lost lease's Yield reports the loss.
 func TestYieldOfLostLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := open(t, memstore.New())
@@ -170,7 +170,7 @@ func TestYieldIsInvalid(t *testing.T) {
 	})
 }
 
-// Two goroutines that yield at the same time do not acquire the lock twice.
+// Two goroutines yielding at the same time do not acquire the lock twice.
 func TestConcurrentYields(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -228,10 +228,10 @@ func TestYieldByKind(t *testing.T) {
 	})
 }
 
-// A goroutine that outlives the function of Do holds nothing after its Yield, whenever the
-// function returns.
+// A goroutine that outlives Do's function holds nothing after its Yield, whenever the function
+// returns.
 func TestYieldAfterTheWork(t *testing.T) {
-	const slow = 10 * time.Millisecond // of each request
+	const slow = 10 * time.Millisecond // for each request
 	for what, yieldContext := range map[string]func(context.Context) context.Context{
 		"the context of Do": func(ctx context.Context) context.Context { return ctx },
 		"a context without its end": func(ctx context.Context) context.Context {
@@ -296,7 +296,7 @@ func TestYieldOfEndedWork(t *testing.T) {
 	})
 }
 
-// An option that Yield rejects costs nothing: the work still holds the lock.
+// An option rejected by Yield costs nothing: the work still holds the lock.
 func TestYieldChecksOptionsFirst(t *testing.T) {
 	for what, options := range map[string][]dibs.Option{
 		"TTL":               {dibs.TTL(time.Millisecond)},
@@ -325,7 +325,7 @@ func TestYieldChecksOptionsFirst(t *testing.T) {
 	}
 }
 
-// The options of Yield are a level below those of Do.
+// Yield's options are a level below Do's.
 func TestYieldOverridesOptionsOfDo(t *testing.T) {
 	for what, test := range map[string]struct {
 		outer, do, yield []dibs.Option
@@ -378,7 +378,7 @@ func TestYieldRefusesMinHold(t *testing.T) {
 					}
 					wantErr(t, ctx.Err())
 					wantErr(t, c.Holds(ctx, "n"))
-					time.Sleep(time.Hour) // also after MinHold has passed
+					time.Sleep(time.Hour) // also after MinHold passed
 				}
 				return nil
 			}, dibs.MinHold(time.Minute)))

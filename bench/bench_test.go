@@ -31,7 +31,7 @@ var short = config{
 	loads: []load{{5, time.Millisecond}},
 }
 
-// TestSmoke runs every table briefly. All figures should be there, and dibs should not fail. The
+// TestSmoke runs every table briefly. All figures must be there, and dibs must not fail. The
 // values are meaningless on a machine running tests.
 func TestSmoke(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,7 @@ func TestCheckClock(t *testing.T) {
 	}
 }
 
-// The findings should be sorted, and report it if the checks were interrupted.
+// The findings are sorted, and report it if the checks were interrupted.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -82,7 +82,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// A check that does not end in time should be a finding, and the others should follow.
+// A check that does not end in time must be a finding, and the others must follow.
 func TestSlowCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -102,7 +102,7 @@ func TestSlowCheck(t *testing.T) {
 	})
 }
 
-// Examine should return, even if a client does not.
+// Examine must return, even if a client does not.
 func TestHangingClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := make(chan struct{})
@@ -128,7 +128,7 @@ func TestHangingClient(t *testing.T) {
 	})
 }
 
-// A working store should pass a trial, and nothing should be left behind.
+// A trial passes with a working store, and leaves nothing behind.
 func TestTrial(t *testing.T) {
 	t.Parallel()
 	s := memstore.New()
@@ -147,7 +147,7 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// A trial should give the reason for missing notifications.
+// A trial gives the reason for missing notifications.
 func TestTrialWithoutNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("refused")

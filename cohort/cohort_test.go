@@ -50,7 +50,7 @@ func TestCohortBatch(t *testing.T) {
 	}
 }
 
-// Without waiters from other processes, a lease should serve all calls, for at most a second.
+// Without waiters from other processes, a lease serves all calls, for at most a second.
 func TestCohortWithoutOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
@@ -73,7 +73,7 @@ func TestCohortWithoutOthers(t *testing.T) {
 	})
 }
 
-// Calls without work should not use up their batch before the store replies that no other process
+// Calls without work must not use up their batch before the store replies that no other process
 // waits.
 func TestCohortAwaitsTheAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestCohortAwaitsTheAnswer(t *testing.T) {
 	})
 }
 
-// A cohort whose callers never stop should release the lock once a second, or after its linger,
+// A cohort whose callers never stop releases the lock once a second, or after its linger,
 // although it does not know of any waiter. So a waiter whose notification was lost is served.
 func TestCohortTenure(t *testing.T) {
 	for linger, longest := range map[time.Duration]time.Duration{0: time.Second, 3 * time.Second: 3 * time.Second} {
@@ -217,7 +217,7 @@ func TestCohortFences(t *testing.T) {
 	})
 }
 
-// A call that finds few fences should reserve as many as it needs: fences follow the store's clock,
+// A call that finds few fences reserves as many as it needs: fences follow the store's clock,
 // however many names use cohorts.
 func TestCohortFencesFollowTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -264,7 +264,7 @@ func TestCohortLinger(t *testing.T) {
 	})
 }
 
-// A call that tries once should return at once if others hold the lock, and should not overtake its
+// A call that tries once returns at once if others hold the lock, and does not overtake its
 // cohort's waiting calls.
 func TestCohortTry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestCohortTry(t *testing.T) {
 	})
 }
 
-// A call that gives up should leave nothing behind, wherever it waits.
+// A call that gives up leaves nothing behind, wherever it waits.
 func TestCohortGiveUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()

@@ -87,7 +87,7 @@ func TestCohortLoss(t *testing.T) {
 	}
 }
 
-// A store lease lost at the moment when it is passed on should not be received.
+// A store lease lost at the moment when it is passed on is not received.
 func TestCohortLossWhilePassed(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T) {
@@ -110,8 +110,8 @@ func TestCohortLossWhilePassed(t *testing.T) {
 	}
 }
 
-// A process that dies in the middle of a block of fences should block the name for one TTL. The
-// next holder's fence should be larger than in all its leases.
+// A process that dies in the middle of a block of fences must block the name for one TTL. The
+// next holder's fence must be larger than in all its leases.
 func TestCohortCrash(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
@@ -136,7 +136,7 @@ func TestCohortCrash(t *testing.T) {
 	})
 }
 
-// MaxHold should end a single lease. Its store lease is released: it is not passed on, and does not
+// MaxHold ends a single lease. Its store lease is released: it is not passed on, and does not
 // linger.
 func TestCohortMaxHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestCohortMaxHold(t *testing.T) {
 	})
 }
 
-// Err should compare the clock with the end of MaxHold, even before the timer runs.
+// Err compares the clock with the end of MaxHold, even before the timer runs.
 func TestCohortErrAfterMaxHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()
@@ -350,7 +350,7 @@ func TestCohortManyTimeouts(t *testing.T) {
 	wantErr(t, c.Close())
 }
 
-// After the store's clock was an hour ahead, a request should still reserve as many fences.
+// After the store's clock was an hour ahead, a request still reserves as many fences.
 func TestCohortAfterAClockStep(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var ahead atomic.Int64
@@ -376,7 +376,7 @@ func TestCohortAfterAClockStep(t *testing.T) {
 	})
 }
 
-// A store outage should fail each call that does not know of others, after its own Timeout.
+// A store outage fails each call that does not know of others, after its own Timeout.
 func TestCohortUnavailable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
@@ -392,8 +392,8 @@ func TestCohortUnavailable(t *testing.T) {
 	})
 }
 
-// A call that knows that others hold the lock should survive a store outage, even if the store
-// rejects requests.
+// A call that knows that others hold the lock survives a store outage, even if the store rejects
+// requests.
 func TestCohortWaiterSurvivesOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()
@@ -494,8 +494,8 @@ func TestCohortLostReply(t *testing.T) {
 	})
 }
 
-// A process that was stopped should not pass on an expired lease, although the loss is not reported
-// yet. The call that would have received it should wait again, before all others.
+// A process that was stopped does not pass on an expired lease, although the loss is not reported
+// yet. The call that would have received it waits again, before all others.
 func TestCohortAfterAStop(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newNetwork()

@@ -58,7 +58,7 @@ func TestCohortUnlockDuringTheEndOfMaxHold(t *testing.T) {
 	})
 }
 
-// A hook that ends a release's goroutine should not stop the cohort.
+// A hook that ends a release's goroutine must not stop the cohort.
 func TestCohortReleasedHookEndsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := dibs.New(memstore.New())

@@ -63,7 +63,7 @@ func BenchmarkFragment(b *testing.B) {
 	}
 }
 
-// Only the page's rows should be rendered.
+// Only the page's rows are rendered.
 func TestFragmentOfManyNames(t *testing.T) {
 	h := New(nil, Config{}).handler
 	text, err := h.render(t.Context(), newFrame(manyStates()), query{view: viewList, sort: "worst", page: 1}, nil)

@@ -41,7 +41,7 @@ func patched(t *testing.T, old string, encoded []byte) string {
 	return string(utf16.Decode(text))
 }
 
-// A delta should make the new text, whatever changed.
+// A delta makes the new text, whatever changed.
 func TestDeltaOfRandomTexts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	row := func() string {
@@ -75,7 +75,7 @@ func TestDeltaOfRandomTexts(t *testing.T) {
 	}
 }
 
-// A row that moves, or is new, should not send the other rows again.
+// A row that moves, or is new, must not send the other rows again.
 func TestDeltaOfAMovedRow(t *testing.T) {
 	var rows []string
 	for i := range 100 {

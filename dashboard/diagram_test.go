@@ -127,7 +127,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// A large layout should need memory in proportion to its processes.
+// A large layout needs memory in proportion to its processes.
 func TestMemoryOfALayout(t *testing.T) {
 	g := graphOf(5000, star(1, 4999, 0)...)
 	var before, after runtime.MemStats
@@ -139,8 +139,7 @@ func TestMemoryOfALayout(t *testing.T) {
 	}
 }
 
-// Several waits between two processes should be a single arrow, and omitted processes should be
-// counted.
+// Several waits between two processes are a single arrow, and omitted processes are counted.
 func TestLargeDiagram(t *testing.T) {
 	var waits []waitgraph.Wait
 	for i := 1; i < 100; i++ {
@@ -158,7 +157,7 @@ func TestLargeDiagram(t *testing.T) {
 	}
 }
 
-// No text in a diagram should overlap another text, or a node.
+// No text in a diagram overlaps another text, or a node.
 func TestDiagramOverlaps(t *testing.T) {
 	everyone := func(n int) (waits []waitgraph.Wait) { // n waiters for n holders' permits
 		for i := range n {

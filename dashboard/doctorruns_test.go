@@ -99,7 +99,7 @@ func TestDoctorFails(t *testing.T) {
 	}
 }
 
-// Findings from before a doctor's failure should be shown.
+// Findings from before a doctor's failure are shown.
 func TestDoctorFailsAfterFindings(t *testing.T) {
 	var metrics string
 	synctest.Test(t, func(t *testing.T) {

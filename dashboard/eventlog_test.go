@@ -58,7 +58,7 @@ func TestRevocations(t *testing.T) {
 	}
 }
 
-// The page should contain all names' events, and the revocations.
+// The page contains all names' events, and the revocations.
 func TestEventsPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &changedStore{Full: driver.Complete(memstore.New())}
@@ -87,7 +87,7 @@ func TestEventsPage(t *testing.T) {
 	})
 }
 
-// A time on another day should include its date, on the page for all events and on the name's.
+// A time on another day includes its date, on the page for all events and on the name's.
 func TestEventsOfAnotherDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // it begins at midnight on 2000-01-01 in UTC
 		s := memstore.New()
@@ -108,7 +108,7 @@ func TestEventsOfAnotherDay(t *testing.T) {
 	})
 }
 
-// An open page should get the new events, but not its own events again.
+// An open page gets the new events, but not its own events again.
 func TestLiveEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()

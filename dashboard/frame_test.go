@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A frame's fragments should be bounded. Those that are not kept should be rendered again.
+// A frame's fragments are bounded. Those that are not kept are rendered again.
 func TestFragmentsOfAFrame(t *testing.T) {
 	f := newFrame(&watch.Snapshot{})
 	rendered := 0
@@ -75,7 +75,7 @@ func waitedFor(name, holder, waiter string) driver.State {
 	}
 }
 
-// A fragment is kept for others, so an ended request should not spoil it.
+// A fragment is kept for others, so an ended request does not spoil it.
 func TestFragmentOfAnEndedRequest(t *testing.T) {
 	h := New(memstore.New(), Config{}).handler
 	ctx, cancel := context.WithCancel(t.Context())

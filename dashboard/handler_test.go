@@ -96,7 +96,7 @@ func TestInvalidFilter(t *testing.T) {
 	wantStatus(t, w, http.StatusBadRequest, "The filter is not used: ", `value="[a"`, "order:42", `selected>name</option>`, `data-events="events?sort=name&amp;view=list"`)
 }
 
-// If a quorum node does not answer, each page should name it.
+// If a quorum node does not answer, each page names it.
 func TestNodeThatIsDown(t *testing.T) {
 	s := &changedStore{Full: driver.Complete(held(t, "a")), change: func(s *driver.State) {
 		s.Nodes = []driver.NodeState{{}, {Err: &driver.UnavailableError{Op: "inspect", Cause: errors.New("connection refused")}}, {Err: errors.New("NOPERM")}}
@@ -434,7 +434,7 @@ func TestQuorumNodes(t *testing.T) {
 	}
 }
 
-// If a name's key holds data, its page should say so, also live: the list does not contain it.
+// If a name's key holds data, its page says so, also live: the list does not contain it.
 func TestWrongType(t *testing.T) {
 	s := wrongTypeStore{driver.Complete(memstore.New())}
 	h := New(s, Config{})

@@ -35,7 +35,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// After a time without polls a point should only cover the time of polls. Old points should be
+// After a time without polls a point must only cover the time of polls. Old points must be
 // dropped.
 func TestHistoryHasGapsAndAnEnd(t *testing.T) {
 	var h history
@@ -77,7 +77,7 @@ func TestHistoryOfRarePolls(t *testing.T) {
 	})
 }
 
-// If a store answers at once, Record should poll as often as a page.
+// If a store answers at once, Record polls as often as a page.
 func TestRecordOfAFastStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &countingStore{Full: driver.Complete(memstore.New())}
@@ -89,7 +89,7 @@ func TestRecordOfAFastStore(t *testing.T) {
 	})
 }
 
-// Record should poll while no page is open, less often if polls take long.
+// Record polls while no page is open, less often if polls take long.
 func TestRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &countingStore{Full: driver.Complete(slowStore{driver.Complete(memstore.New()), 400 * time.Millisecond})}

@@ -106,8 +106,8 @@ var (
 	ownLink = regexp.MustCompile(`^(\./|name|processes|waits|doctor|log|events|fragment|revoke|static/[a-z.]+|#content)$`)
 )
 
-// Each link on each page should lead to a page in the dashboard. The HTML library does not check
-// links: a name at the start of a link could run a script, or lead to another site.
+// Each link on each page leads to a page in the dashboard. The HTML library does not check links:
+// a name at the start of a link could run a script, or lead to another site.
 func TestLinksOfHostileNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, name := range hostileNames {
@@ -151,7 +151,7 @@ func TestTypedNameAsShown(t *testing.T) {
 	wantStatus(t, f.send(t, h), 303)
 }
 
-// A dashboard's title should also be text.
+// A dashboard's title is also text.
 func TestHostileTitle(t *testing.T) {
 	page := body(t, New(memstore.New(), Config{Title: "</title><script>x\x1b"}), "")
 	wantNoText(t, page, "<script>x", "\x1b")

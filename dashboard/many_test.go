@@ -27,8 +27,8 @@ func (s *inspectedStore) InspectAll(ctx context.Context, names []string) ([]driv
 	return s.Full.InspectAll(ctx, names)
 }
 
-// With many names, an open page should read its own names and those with waiters. The pages should
-// still show all names, with their holders.
+// With many names, an open page reads its own names and those with waiters. The pages still show
+// all names, with their holders.
 func TestManyNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const names = 5000
@@ -65,7 +65,7 @@ func TestManyNames(t *testing.T) {
 	})
 }
 
-// The pages should not say that processes with shared permits wait for each other, unless this
+// The pages do not say that processes with shared permits wait for each other, unless this
 // persists.
 func TestCycleThatPersists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

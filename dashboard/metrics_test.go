@@ -117,8 +117,8 @@ func (s largeStore) InspectAll(ctx context.Context, names []string) ([]driver.St
 	return s.Full.InspectAll(ctx, names)
 }
 
-// A slow poll should not delay the answer for longer than Prometheus waits, and does not mean that
-// the store is down. It should end without the scrape that began it.
+// A slow poll must not delay the answer for longer than Prometheus waits, and does not mean that
+// the store is down. It must end without the scrape that began it.
 func TestMetricsOfALargeStore(t *testing.T) {
 	var metrics string
 	synctest.Test(t, func(t *testing.T) {

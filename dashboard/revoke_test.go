@@ -65,8 +65,7 @@ func TestLinkToAMessage(t *testing.T) {
 	})
 }
 
-// A name's events should say that a lease was revoked, by whom and why, and not that it was
-// released.
+// A name's events say that a lease was revoked, by whom and why, and not that it was released.
 func TestEventOfARevocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(held(t, "a"), Config{Allow: anybody, User: func(*http.Request) string { return "alice\x1b" }})
@@ -84,7 +83,7 @@ func TestEventOfARevocation(t *testing.T) {
 	})
 }
 
-// If a store has not recorded a young lease's fence, the form should contain a hash of its token.
+// If a store has not recorded a young lease's fence, the form contains a hash of its token.
 func TestRevokeAYoungLease(t *testing.T) {
 	s := &changedStore{Full: driver.Complete(held(t, "a")), change: func(s *driver.State) {
 		for i := range s.Holders {
@@ -127,7 +126,7 @@ func TestRevokeALeaseThatWasYoung(t *testing.T) {
 	}
 }
 
-// A reservation after a release should be ended in the same way as a lease.
+// A reservation after a release is ended in the same way as a lease.
 func TestRevokeAReservedName(t *testing.T) {
 	s := memstore.New()
 	token := tokenOf("web-7", 211, driver.KindOnce, 1, "")
@@ -335,7 +334,7 @@ func TestValueThatNeverExpires(t *testing.T) {
 	wantText(t, body(t, h, ""), "never expires</span> <b>1</b>")
 }
 
-// The marks for leases should not find a foreign lock.
+// The marks for leases do not find a foreign lock.
 func TestMarkOfAForeignLock(t *testing.T) {
 	s := &foreignStore{Store: memstore.New(), owner: "client-secret:12", removable: true}
 	h := New(foreignRevoker{s}, Config{}).handler

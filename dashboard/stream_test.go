@@ -127,7 +127,7 @@ func TestEventsOfEachView(t *testing.T) {
 	})
 }
 
-// Unchanged parts should not be sent again. Without any change, an event should show from time to
+// Unchanged parts must not be sent again. Without any change, an event must show from time to
 // time that the stream works.
 func TestEventOfNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestEventOfNoChange(t *testing.T) {
 	})
 }
 
-// Many tabs should cost the store no more than a single tab.
+// Many tabs must cost the store no more than a single tab.
 func TestManyStreamsPollOnce(t *testing.T) {
 	calls := func(streams int) (n int64) {
 		synctest.Test(t, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestNumberOfStreamsIsBounded(t *testing.T) {
 	})
 }
 
-// A name's page is newer than the current snapshot, which should not be sent.
+// A name's page is newer than the current snapshot, which must not be sent.
 func TestEventsAfterThePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(held(t, "a"), Config{})
@@ -334,7 +334,7 @@ func TestEventsOfAServerWithTimeouts(t *testing.T) {
 	})
 }
 
-// A client that does not read should end its stream after the write limit.
+// A client that does not read ends its stream after the write limit.
 func TestClientThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countingStore{Full: driver.Complete(held(t, "a"))}

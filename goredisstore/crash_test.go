@@ -309,7 +309,7 @@ func number(t *testing.T, text string) time.Duration {
 	return time.Duration(n)
 }
 
-// A killed holder should delay the others by no more than its TTL.
+// A killed holder delays the others by no more than its TTL.
 func TestHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, when := range []struct {
@@ -346,7 +346,7 @@ func TestHolderIsKilled(t *testing.T) {
 	}
 }
 
-// A waiter killed at the head of the queue should not delay the waiters behind it.
+// A waiter killed at the head of the queue does not delay the waiters behind it.
 func TestWaiterIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -408,7 +408,7 @@ func TestWaiterIsStopped(t *testing.T) {
 	for _, w := range stopped {
 		w.cont()
 	}
-	// The stopped waiters should notice that they lost their turn, and wait again.
+	// The stopped waiters notice that they lost their turn, and wait again.
 	b.eventually("they are in the queue again", func() bool {
 		return b.call("ZCARD", "{"+key+"}:dibs:queue") == int64(len(stopped))
 	})
@@ -441,7 +441,7 @@ func TestWaiterIsStopped(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// A stopped holder should see the loss in its first check after it continues, before it writes.
+// A stopped holder must see the loss in its first check after it continues, before it writes.
 func TestHolderIsStopped(t *testing.T) {
 	t.Parallel()
 	for range 2 {

@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// A lone request to a fast server should be retried soon if it gets no reply. The first attempt can
+// A lone request to a fast server is retried soon if it gets no reply. The first attempt can
 // arrive after the reply to the retry, and must then have no effect.
 func TestLateAttemptsAreVoid(t *testing.T) {
 	t.Parallel()

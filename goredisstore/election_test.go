@@ -178,8 +178,8 @@ func (a *candidates) awaitWaiters(n int64) {
 	})
 }
 
-// The succession after a leader's resignation should take one round trip: one way to the server,
-// and one way from it to the next leader. If a message between the processes takes longer than a
+// The succession after a leader's resignation takes one round trip: one way to the server, and
+// one way from it to the next leader. If a message between the processes takes longer than a
 // round trip, the machine caused the rest. Not parallel, because single ms matter.
 func TestLeaderResigns(t *testing.T) {
 	resigns := pick(20, 100)
@@ -223,7 +223,7 @@ func TestLeaderResigns(t *testing.T) {
 	}
 }
 
-// After a leader is killed, the next term should begin when the lease expires.
+// After a leader is killed, the next term begins when the lease expires.
 func TestLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
@@ -252,8 +252,8 @@ func TestLeaderIsKilled(t *testing.T) {
 	t.Logf("FIGURE %d kills: succession median %v, longest %v", len(successions), round(median(successions)), round(longest(successions)))
 }
 
-// After a leader is stopped, the next term should begin when the lease expires. The stopped leader
-// should be notified when it continues.
+// After a leader is stopped, the next term begins when the lease expires. The stopped leader is
+// notified when it continues.
 func TestLeaderIsStopped(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
@@ -279,7 +279,7 @@ func TestLeaderIsStopped(t *testing.T) {
 	}
 }
 
-// A leader behind a cut connection should be notified before the next term begins.
+// A leader behind a cut connection is notified before the next term begins.
 func TestLeaderIsCutOff(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second

@@ -160,7 +160,7 @@ func TestNothingListens(t *testing.T) {
 	}
 }
 
-// A silent server should not delay a caller beyond its time limit.
+// A silent server does not delay a caller beyond its time limit.
 func TestMuteServer(t *testing.T) {
 	t.Parallel()
 	for _, mute := range []struct {

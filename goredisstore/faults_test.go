@@ -333,7 +333,7 @@ func TestQueueReplyReset(t *testing.T) {
 	}
 }
 
-// A call on a connection that becomes unresponsive should end at its deadline and leave nothing
+// A call on a connection that becomes unresponsive ends at its deadline and leaves nothing
 // behind.
 func TestAcquireReplyMute(t *testing.T) {
 	t.Parallel()
@@ -418,7 +418,7 @@ func TestReleaseReplyReset(t *testing.T) {
 	}
 }
 
-// An Unlock that is cut off should return an error within its time budget, and retry in the
+// An Unlock that is cut off returns an error within its time budget, and retries in the
 // background. The TTL of 20 s is long enough not to matter.
 func TestReleaseRequestLost(t *testing.T) {
 	t.Parallel()
@@ -514,7 +514,7 @@ func TestWaiterReset(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// A holder that is cut off should be notified before another client can acquire the name.
+// A holder that is cut off is notified before another client can acquire the name.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	const lasts = 5 * time.Second
@@ -599,7 +599,7 @@ func renewals(renewed chan<- struct{}) dibs.Option {
 	}})
 }
 
-// An acquire delivered after its caller returned should not acquire the name, or only for a short
+// An acquire delivered after its caller returned must not acquire the name, or only for a short
 // time.
 func TestLateAcquire(t *testing.T) {
 	t.Parallel()
@@ -662,7 +662,7 @@ func TestLateAcquire(t *testing.T) {
 	}
 }
 
-// A Redis that restarts without its data loses the lease. The holder should be notified.
+// A Redis that restarts without its data loses the lease. The holder is notified.
 func TestRestartEmpty(t *testing.T) {
 	t.Parallel()
 	for range 3 {
@@ -710,7 +710,7 @@ func (b *fixture) answers() <-chan time.Time {
 	return at
 }
 
-// A Redis that persists each write before its reply should lose neither the lease nor the queue.
+// A Redis that persists each write before its reply loses neither the lease nor the queue.
 func TestRestartAOF(t *testing.T) {
 	t.Parallel()
 	b := setUp(t, "--appendonly", "yes", "--appendfsync", "always")

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An error should say that the program's other work uses all connections, not that the server does
-// not reply.
+// An error says that the program's other work uses all connections, not that the server does not
+// reply.
 func TestFullPoolIsNamed(t *testing.T) {
 	t.Parallel()
 	const pool = "no connection was free in the pool of the client (PoolSize is 1)"
@@ -48,7 +48,7 @@ func TestFullPoolIsNamed(t *testing.T) {
 	}
 }
 
-// If go-redis itself ends the wait for its pool, the error should say that nothing was sent.
+// If go-redis itself ends the wait for its pool, the error says that nothing was sent.
 func TestPoolTimeoutIsUnsent(t *testing.T) {
 	t.Parallel()
 	rdb := dial(t, &redis.Options{Addr: redistest.Start(t).Addr(), PoolSize: 1, PoolTimeout: 10 * time.Millisecond})
@@ -66,7 +66,7 @@ func TestPoolTimeoutIsUnsent(t *testing.T) {
 	}
 }
 
-// The error for a silent server should not name a pool filled with dibs' own requests.
+// The error for a silent server does not name a pool filled with dibs' own requests.
 func TestSilentServerIsNoFullPool(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())

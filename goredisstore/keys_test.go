@@ -128,9 +128,8 @@ func TestReservedNamesExpire(t *testing.T) {
 	}
 }
 
-// If processes die while they hold and wait, their keys should expire: locks with their leases,
-// queues within a minute, metadata within the sum of both. Only the fence high-water marks should
-// remain.
+// If processes die while they hold and wait, their keys expire: locks with their leases, queues
+// within a minute, metadata within the sum of both. Only the fence high-water marks remain.
 func TestKeysOfCrashedProcessesExpire(t *testing.T) {
 	t.Parallel()
 	const lease = time.Second
@@ -176,7 +175,7 @@ func TestKeysOfCrashedProcessesExpire(t *testing.T) {
 				t.Error("no queue is left: the keys of dead waiters were not checked")
 			}
 
-			// The next caller should remove all these keys.
+			// The next caller removes all these keys.
 			locks := b.newClientOn(where)
 			b.eventually("the dead waiters are removed", func() bool {
 				for _, name := range names {

@@ -164,7 +164,7 @@ func overtaken(inOrder []acquisition) (overtakes, pairs int) {
 	return overtakes, pairs
 }
 
-// A thousand callers in four processes lock a free name at the same time. All should be served in
+// A thousand callers in four processes lock a free name at the same time. All are served in
 // order, with at most two scripts each. The duration is logged; the benchmark has a limit for it.
 // Not parallel, because heartbeats depend on time.
 func TestThousandArrive(t *testing.T) {
@@ -225,7 +225,7 @@ func TestThousandInOrder(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// Workers that lock again at once should be served equally often.
+// Workers that lock again at once must be served equally often.
 func TestGreedy(t *testing.T) {
 	t.Parallel()
 	b := setUpQuiet(t)

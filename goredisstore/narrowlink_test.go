@@ -17,9 +17,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Over a link slower than all callers' requests, some should be answered, and goroutines should
-// enter. The bound is a fraction of a SET NX lock's throughput, where each caller waits a growing
-// time between its tries and compares before it deletes. Its requests have half the size or less.
+// Over a link slower than all callers' requests, some are answered, and goroutines enter. The
+// bound is a fraction of a SET NX lock's throughput, where each caller waits a growing time
+// between its tries and compares before it deletes. Its requests have half the size or less.
 func TestNarrowLink(t *testing.T) {
 	for _, names := range []int{50, 5, 1} {
 		t.Run(fmt.Sprintf("%d names", names), func(t *testing.T) {

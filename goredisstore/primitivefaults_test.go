@@ -125,8 +125,8 @@ func TestResizeReplyMute(t *testing.T) {
 	}
 }
 
-// A resize that does not reach the server should fail within its time budget. When it arrives
-// later, it should not change the lease.
+// A resize that does not reach the server must fail within its time budget. When it arrives
+// later, it must not change the lease.
 func TestResizeRequestLate(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -259,8 +259,8 @@ func (b *fixture) acquireAsync(c *dibs.Client, what string) <-chan entry {
 	return entered
 }
 
-// For any primitive, an acquire whose reply is lost with its connection should be retried, and
-// count once.
+// For any primitive, an acquire whose reply is lost with its connection is retried, and counts
+// once.
 func TestPrimitivesReplyReset(t *testing.T) {
 	b := setUp(t)
 	proxy := b.proxy()
@@ -318,8 +318,8 @@ func TestPrimitivesReplyReset(t *testing.T) {
 	}
 }
 
-// A call on a connection that becomes unresponsive should end at its deadline, and leave none of
-// its names locked.
+// A call on a connection that becomes unresponsive ends at its deadline, and leaves none of its
+// names locked.
 func TestPrimitivesReplyMute(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -351,8 +351,8 @@ func TestPrimitivesReplyMute(t *testing.T) {
 	}
 }
 
-// A multi-lock's holder that is cut off should be notified before another client acquires one of
-// its names.
+// A multi-lock's holder that is cut off is notified before another client acquires one of its
+// names.
 func TestMultiMutexIsCutOff(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)

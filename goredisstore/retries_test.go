@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// go-redis' MaxRetries should make no difference while connections break all the time. Two clients
+// go-redis' MaxRetries must make no difference while connections break all the time. Two clients
 // run at once, one with 10 retries.
 func TestResetsDespiteRetries(t *testing.T) {
 	t.Parallel()

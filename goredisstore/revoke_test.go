@@ -13,8 +13,8 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// An operator revokes another process's lease during its renewals. One notification should end its
-// context, and the next waiter should hold the lock at the same time. Not parallel, because single
+// An operator revokes another process's lease during its renewals. One notification must end its
+// context, and the next waiter must hold the lock at the same time. Not parallel, because single
 // ms matter.
 func TestRevoke(t *testing.T) {
 	const longTTL = 20 * time.Second // long enough not to expire
@@ -101,7 +101,7 @@ func TestRevoke(t *testing.T) {
 // monoOf converts a time in this process to CLOCK_MONOTONIC.
 func monoOf(at time.Time) time.Duration { return mono() - time.Since(at) }
 
-// Revoking one of several shared leases should not affect the others.
+// Revoking one of several shared leases must not affect the others.
 func TestRevokeOneOfMany(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -140,7 +140,7 @@ func TestRevokeOneOfMany(t *testing.T) {
 	}
 }
 
-// A holder that is stopped when its lease is revoked should be notified when it continues.
+// A holder that is stopped when its lease is revoked is notified when it continues.
 func TestRevokeWhileStopped(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)

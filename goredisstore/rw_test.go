@@ -162,7 +162,7 @@ func TestReadersBehindAWriter(t *testing.T) {
 	}
 }
 
-// The lease of a reader that dies should expire, while the other readers' leases are renewed.
+// The lease of a reader that dies expires, while the other readers' leases are renewed.
 func TestReaderIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -198,8 +198,7 @@ func TestReaderIsKilled(t *testing.T) {
 	}
 }
 
-// A writer behind a dead reader should enter when this reader's lease expires, if there are no
-// others.
+// A writer behind a dead reader enters when this reader's lease expires, if there are no others.
 func TestWriterBehindADeadReader(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)
@@ -218,7 +217,7 @@ func TestWriterBehindADeadReader(t *testing.T) {
 	b.wantNoKeys()
 }
 
-// A release delivered late should grant leases that last at least until the deadlines assumed by
+// A release delivered late must grant leases that last at least until the deadlines assumed by
 // the new holders, in each mode.
 func TestLateReleaseGrants(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ type permitUse struct {
 	passedOver bool          // docs/guarantees.md lets younger waiters be served before it
 }
 
-// Requests with different weights should be served in the order of their tickets, so that small
+// Requests with different weights are served in the order of their tickets, so that small
 // requests do not starve large ones. Not parallel, because throughput matters.
 func TestPermitsInOrder(t *testing.T) {
 	const permits, claimants, heaviest, clients = 10, 200, 4, 4
@@ -186,8 +186,7 @@ func longestIdle(all []permitUse, least int) (worst time.Duration) {
 	return worst
 }
 
-// A dead holder's permits should become free when its lease expires, while other leases are
-// renewed.
+// A dead holder's permits become free when its lease expires, while other leases are renewed.
 func TestPermitHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	b := setUp(t)

@@ -10,9 +10,9 @@ import (
 	"github.com/dibslock/dibs/internal/test/carried"
 )
 
-// Several processes' jobs yield between their chunks. No two chunks should run at the same time,
-// fences should grow from chunk to chunk, and nothing should be left behind. One client's
-// connections break again and again.
+// Several processes' jobs yield between their chunks. No two chunks run at the same time, fences
+// grow from chunk to chunk, and nothing is left behind. One client's connections break again and
+// again.
 func TestYieldingJobs(t *testing.T) {
 	t.Parallel()
 	const jobs, chunks, clients = 4, 25, 3
@@ -81,7 +81,7 @@ func TestYieldingJobs(t *testing.T) {
 	b.eventually("no key is left", func() bool { return len(b.remainingKeys()) == 0 })
 }
 
-// The holder's subscription is down while a request queues. The holder should ask again when it is
+// The holder's subscription is down while a request queues. The holder asks again when it is
 // back.
 func TestWantedAfterReconnection(t *testing.T) {
 	t.Parallel()

@@ -101,7 +101,7 @@ func (r *row) lock(ctx context.Context, name string, options ...dibs.Option) (*d
 }
 
 // tryHeld lets the library try to acquire a lock held by dibs, and returns its error. The try
-// should not change the lock key.
+// does not change the lock key.
 func (r *row) tryHeld(t *testing.T, name string) error {
 	t.Helper()
 	value := r.value(t, name)
@@ -332,8 +332,8 @@ func besideShared(t *testing.T, r *row, name string, try func(context.Context) (
 	return "yes"
 }
 
-// dibs' lock key is deleted by hand, and the library acquires the lock. dibs should detect it when
-// it renews its lease, after a third of the TTL.
+// dibs' lock key is deleted by hand, and the library acquires the lock. dibs detects it when it
+// renews its lease, after a third of the TTL.
 func forcedRelease(t *testing.T, r *row, name string) string {
 	const (
 		ttl   = 9 * time.Second

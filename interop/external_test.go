@@ -302,7 +302,7 @@ func (w *tail) String() string {
 	return string(w.text)
 }
 
-// If a driver fails, its requests should fail with its standard error.
+// If a driver fails, its requests fail with its standard error.
 func TestExternalDriverFails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ script, want string }{
@@ -356,7 +356,7 @@ func TestExternalReplies(t *testing.T) {
 	group.Wait()
 }
 
-// A request should end with its context, and a late reply to it should do no harm.
+// A request ends with its context, and a late reply to it does no harm.
 func TestExternalRequestIsCancelled(t *testing.T) {
 	t.Parallel()
 	e := startExternal(t, "", "sh", "-c", `read one; read two; echo 1 busy; echo 2 busy; read end`)

@@ -92,7 +92,7 @@ func TestLocksExcludeEachOther(t *testing.T) {
 	})
 }
 
-// An extend or unlock with a value no longer in the key should change nothing.
+// An extend or unlock with a value no longer in the key changes nothing.
 func TestWrongTokenChangesNothing(t *testing.T) {
 	t.Parallel()
 	pairs(t, func(t *testing.T, s fixture, mine, theirs locker) {
@@ -121,7 +121,7 @@ func TestWrongTokenChangesNothing(t *testing.T) {
 	})
 }
 
-// dibs' errors and inspections should show the value in a peer's lock.
+// dibs' errors and inspections show the value in a peer's lock.
 func TestDibsReportsTheForeignHolder(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -255,7 +255,7 @@ func TestPeersAcquireWhenALeaseExpires(t *testing.T) {
 	}
 }
 
-// While dibs renews a lease, no peer should acquire the lock.
+// While dibs renews a lease, no peer acquires the lock.
 func TestPeersAreExcludedWhileDibsRenews(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -386,7 +386,7 @@ func TestRenewalFindsALeaseDeletedByHand(t *testing.T) {
 	}
 }
 
-// A key without a TTL stays locked until it is deleted. Errors and inspections should report it.
+// A key without a TTL stays locked until it is deleted. Errors and inspections report it.
 func TestAKeyThatNeverExpires(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -423,9 +423,9 @@ func TestAKeyThatNeverExpires(t *testing.T) {
 	}
 }
 
-// Four workers from each library lock the same key. They should exclude each other, and each
-// library should acquire the lock. All workers pause after a release: the peers poll, and would
-// never acquire the lock if dibs' queue were never empty.
+// Four workers from each library lock the same key. They exclude each other, and each library
+// acquires the lock. All workers pause after a release: the peers poll, and would never acquire
+// the lock if dibs' queue were never empty.
 func TestUnderLoad(t *testing.T) {
 	t.Parallel()
 	const (

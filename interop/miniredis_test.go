@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// miniredis should pass the conformance suite if its clock is moved, as docs/testing.md says.
+// miniredis passes the conformance suite if its clock is moved, as docs/testing.md says.
 func TestMiniredis(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) driver.Store {

@@ -171,8 +171,7 @@ func TestRedissonReadWriteLock(t *testing.T) {
 	}
 }
 
-// After a failover each side should still find the other's lock, and both should be able to acquire
-// again.
+// After a failover each side still finds the other's lock, and both can acquire again.
 func TestRedissonAfterFailover(t *testing.T) {
 	const ttl = 20 * time.Second // longer than the failover
 	group := redistest.StartSentinels(t, 1, 3)

@@ -39,8 +39,7 @@ func check(t *testing.T, c buckettest.Case, b func() kvstore.Bucket) (err error)
 	return err
 }
 
-// Each planted mistake should be found by the case for its rule. Without a mistake, no case should
-// fail.
+// Each planted mistake is found by the case for its rule. Without a mistake, no case fails.
 func TestPlantedMistakesAreFound(t *testing.T) {
 	for _, planted := range []struct {
 		mistake string

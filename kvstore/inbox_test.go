@@ -44,7 +44,7 @@ func kinds(events <-chan driver.Event) (kinds []driver.EventKind) {
 	}
 }
 
-// A deleted inbox should begin again, even if the clock was set back since.
+// A deleted inbox begins again, even if the clock was set back since.
 func TestNewInbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMemory()
@@ -107,7 +107,7 @@ func (s *shortWatches) Watch(_ context.Context, _ string, on func()) error {
 	return errWatch
 }
 
-// Watches that end soon should be started again with growing pauses.
+// Watches that end soon must be started again with growing pauses.
 func TestShortWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &shortWatches{memory: newMemory()}
@@ -123,7 +123,7 @@ func TestShortWatches(t *testing.T) {
 	})
 }
 
-// If Watch returns nil too soon, the error should report it.
+// If Watch returns nil too soon, the error reports it.
 func TestWatchReturnsNil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		received := events(t, kvstore.New(&broken{memory: newMemory(), watch: returnAtOnce}))

@@ -22,12 +22,12 @@ func TestStore(t *testing.T) {
 	storetest.RunTicketsSynctest(t, open)
 }
 
-// Conflicts, lost replies and lost connections should change no result.
+// Conflicts, lost replies and lost connections change no result.
 func TestFlakyBucket(t *testing.T) {
 	storetest.RunSynctest(t, func(*testing.T) driver.Store { return kvstore.New(newFlaky(1)) })
 }
 
-// Many clients run random operations in real time, and all results should be consistent.
+// Many clients run random operations in real time, and all results are consistent.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	storetest.RunHistory(t, kvstore.New(newFlaky(1)), 1, 500)
@@ -46,7 +46,7 @@ func mustAcquire(t *testing.T, s driver.Store, r driver.AcquireRequest) driver.A
 	return reply
 }
 
-// A Swap should have no effect if it arrives after its client cancelled the request.
+// A Swap must have no effect if it arrives after its client cancelled the request.
 func TestLateSwap(t *testing.T) {
 	for what, end := range map[string]func(*kvstore.Store) error{
 		"cancel": func(s *kvstore.Store) error { return s.Cancel(t.Context(), request("n", "a")) },
@@ -80,7 +80,7 @@ func TestLateSwap(t *testing.T) {
 	}
 }
 
-// A lost request should be reported, and the client can repeat it.
+// A lost request is reported, and the client can repeat it.
 func TestLostRequest(t *testing.T) {
 	s := kvstore.New(&delaying{memory: newMemory()})
 	if _, err := s.Acquire(t.Context(), request("n", "a")); !errors.Is(err, driver.ErrUnavailable) {
@@ -89,7 +89,7 @@ func TestLostRequest(t *testing.T) {
 	mustAcquire(t, s, request("n", "a"))
 }
 
-// Unused keys should be deleted, even after a crash, and fences should still grow.
+// Unused keys are deleted, even after a crash, and fences still grow.
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMemory()
@@ -129,7 +129,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// An idle client should not sweep.
+// An idle client must not sweep.
 func TestIdleClientDoesNotSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMemory()
@@ -166,7 +166,7 @@ func TestSizeOfAQueue(t *testing.T) {
 	}
 }
 
-// Several names should be several groups, and a request should take a single group.
+// Several names are several groups, and a request takes a single group.
 func TestOneNameAtATime(t *testing.T) {
 	s := kvstore.New(newMemory())
 	if groups := fmt.Sprint(s.Groups([]string{"b", "a", "b"})); groups != "[[a] [b]]" {
@@ -179,7 +179,7 @@ func TestOneNameAtATime(t *testing.T) {
 	}
 }
 
-// Other programs' values should be reported, and neither replaced nor deleted.
+// Other programs' values are reported, and neither replaced nor deleted.
 func TestValuesOfAnotherProgram(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMemory()
@@ -268,7 +268,7 @@ func TestListBesideValuesOfAnotherProgram(t *testing.T) {
 	}
 }
 
-// Another program's fence mark should be reported with its key, at once.
+// Another program's fence mark is reported with its key, at once.
 func TestFenceOfAnotherProgram(t *testing.T) {
 	for _, value := range []string{"7", `{"fences":7}`} {
 		b := newMemory()
@@ -380,7 +380,7 @@ func TestSweepOfManyNames(t *testing.T) {
 	})
 }
 
-// A holder that asks for waiters should repeat its Swap at once, as for a release.
+// A holder that asks for waiters repeats its Swap at once, as for a release.
 func TestHolderRepeatsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &conflicting{memory: newMemory()}

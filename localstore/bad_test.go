@@ -19,8 +19,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// An unusable file should be rejected with an error that names it and says what to do. The file
-// should not be changed.
+// An unusable file must be rejected with an error that names it and says what to do. The file
+// must not be changed.
 func TestUnusable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -144,7 +144,7 @@ func TestDamagedEntry(t *testing.T) {
 	lockAndRelease(t, s, "other", 0)
 }
 
-// A store should return errors after its file was deleted or replaced, because it excludes no other
+// A store returns errors after its file was deleted or replaced, because it excludes no other
 // process.
 func TestMoved(t *testing.T) {
 	t.Parallel()
@@ -174,7 +174,7 @@ func TestClosed(t *testing.T) {
 	wantRefused(t, err, path, "closed")
 }
 
-// A user without permission should get an error that says so.
+// A user without permission gets an error that says so.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	// Not below t.TempDir(), which the unprivileged user cannot access.
@@ -202,8 +202,7 @@ func TestReadOnly(t *testing.T) {
 	lockAndRelease(t, openAt(t, path), "n", 0)
 }
 
-// On a full disk an operation should fail without effect. When there is room again, nothing should
-// be lost.
+// On a full disk an operation fails without effect. When there is room again, nothing is lost.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -267,7 +266,7 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// While a call waits for another operation in this process, it should return when its context ends.
+// While a call waits for another operation in this process, it returns when its context ends.
 func TestTurn(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))

@@ -336,8 +336,8 @@ func startHolder(t *testing.T, path, how string) *child {
 	return c
 }
 
-// A killed process's lease should end at once, and waiters should be notified. A stopped process's
-// lease should not end.
+// A killed process's lease ends at once, and waiters are notified. A stopped process's lease does
+// not end.
 func TestHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -374,8 +374,8 @@ func TestHolderIsKilled(t *testing.T) {
 	}
 }
 
-// A lease should survive its process if Outlive is set, if another process works under it, or if
-// its owner's state is not visible.
+// A lease survives its process if Outlive is set, if another process works under it, or if its
+// owner's state is not visible.
 func TestOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -428,7 +428,7 @@ func removeAlive(t *testing.T, path string) {
 	must(t, os.Remove(f.Name()))
 }
 
-// Closing a store should not end its leases while the process is alive.
+// Closing a store must not end its leases while the process is alive.
 func TestClosedWhileHeld(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -441,7 +441,7 @@ func TestClosedWhileHeld(t *testing.T) {
 	}
 }
 
-// A killed waiter should be skipped at once, and a hand-off to it should end at once.
+// A killed waiter is skipped at once, and a hand-off to it ends at once.
 func TestWaiterIsKilled(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -489,7 +489,7 @@ func churn(path string, _ *bufio.Reader) error {
 	}
 }
 
-// Processes killed at any instant should leave a working file and no half-finished operation.
+// Processes killed at any instant leave a working file and no half-finished operation.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	const kills = 15

@@ -58,7 +58,7 @@ func TestReboot(t *testing.T) {
 	lockAndRelease(t, after, "n", before.Fence)
 }
 
-// A lease that survives its process should also survive a machine restart, until its TTL.
+// A lease that survives its process must also survive a machine restart, until its TTL.
 func TestRebootKeepsWhatOutlives(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -140,7 +140,7 @@ func TestOtherMachine(t *testing.T) {
 	lockAndRelease(t, s, "n", 0)
 }
 
-// A file in format 1 should still work.
+// A file in format 1 must still work.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -173,8 +173,7 @@ func TestFencesGrow(t *testing.T) {
 	}
 }
 
-// A lease should end by the machine's clock, to the nanosecond, and expired entries should be
-// removed.
+// A lease ends by the machine's clock, to the nanosecond, and expired entries are removed.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	now := time.Hour

@@ -14,8 +14,8 @@ func TestStore(t *testing.T) {
 	storetest.RunTickets(t, func(t *testing.T) driver.Store { return open(t, filepath.Join(t.TempDir(), "locks.db")) })
 }
 
-// Each case should use its own file: in a bubble, the time to wait for another process opening the
-// file is over at once.
+// Each case uses its own file: in a bubble, the time to wait for another process opening the file
+// is over at once.
 func TestClocks(t *testing.T) {
 	dir := t.TempDir()
 	storetest.RunClocks(t, func(t *testing.T) driver.Store { return open(t, filepath.Join(dir, filepath.Base(t.Name()))) })
@@ -35,7 +35,7 @@ func open(t *testing.T, path string) *localstore.Store {
 	return s
 }
 
-// Many clients run random operations in real time, and all results should be consistent.
+// Many clients run random operations in real time, and all results are consistent.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	storetest.RunHistory(t, open(t, filepath.Join(t.TempDir(), "locks.db")), 1, 3000)

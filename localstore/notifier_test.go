@@ -66,8 +66,7 @@ func TestOpenDirectory(t *testing.T) {
 	lockAndRelease(t, s, "n", 0)
 }
 
-// A client that does not read should block no other, and should get the events that fit into its
-// queue.
+// A client that does not read blocks no other, and gets the events that fit into its queue.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))
@@ -88,7 +87,7 @@ func TestFullQueue(t *testing.T) {
 	}()
 }
 
-// Many events for a client should be joined into few datagrams, however short its queue is.
+// Many events for a client are joined into few datagrams, however short its queue is.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const many = 300
@@ -104,7 +103,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// A watch should remove its socket when it ends, but not a later watch's socket.
+// A watch must remove its socket when it ends, but not a later watch's socket.
 func TestSocketsGo(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))
@@ -119,8 +118,8 @@ func TestSocketsGo(t *testing.T) {
 	}
 }
 
-// A killed process's socket should be removed by the next process that finds it. A new socket or a
-// living process's socket should not be removed.
+// A killed process's socket is removed by the next process that finds it. A new socket or a
+// living process's socket is not removed.
 func TestDeadSockets(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, newFile(t))

@@ -12,8 +12,8 @@ import (
 	"github.com/dibslock/dibs/internal/test/sqldrill"
 )
 
-// Waiters should keep their order while another program's transaction blocks all of them for longer
-// than a waiter TTL.
+// Waiters keep their order while another program's transaction blocks all of them for longer than
+// a waiter TTL.
 func TestStallKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -53,8 +53,8 @@ func TestStoppedWaiterKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// A living owner's entries should stay without a heartbeat, and a dead owner's entries should be
-// removed, even if their names are not used again.
+// A living owner's entries stay without a heartbeat, and a dead owner's entries are removed, even
+// if their names are not used again.
 func TestEntriesOfUnusedNames(t *testing.T) {
 	t.Parallel()
 	now := time.Hour
@@ -80,7 +80,7 @@ func TestEntriesOfUnusedNames(t *testing.T) {
 	}
 }
 
-// A request for another name should detect a missing heartbeat, and the waiter should be notified.
+// A request for another name detects a missing heartbeat, and the waiter is notified.
 func TestWaiterLearnsThatItsHeartbeatIsMissing(t *testing.T) {
 	t.Parallel()
 	now := time.Hour
@@ -104,7 +104,7 @@ func TestWaiterLearnsThatItsHeartbeatIsMissing(t *testing.T) {
 	}
 }
 
-// If a live process leaves several waiters behind, only a single waiter should get the lock.
+// If a live process leaves several waiters behind, only a single waiter gets the lock.
 func TestAbandonedWaitersCostOneHandOff(t *testing.T) {
 	t.Parallel()
 	now := time.Hour

@@ -67,8 +67,8 @@ func startLoser(t *testing.T, path string, adjust ...func(*exec.Cmd)) *child {
 	return c
 }
 
-// After a holder's files are removed or replaced, the holder should soon detect the loss, and no
-// other process should enter before.
+// After a holder's files are removed or replaced, the holder soon detects the loss, and no other
+// process enters before.
 func TestFilesAreRemovedUnderAHolder(t *testing.T) {
 	t.Parallel()
 	remove := func(ends ...string) func(t *testing.T, path string) {
@@ -207,8 +207,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// A directory mounted elsewhere should contain the same locks; a read-only directory should be
-// refused.
+// A directory mounted elsewhere contains the same locks; a read-only directory is refused.
 func TestMounts(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
@@ -228,8 +227,8 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// A file in a lower layer is copied up when it is opened. Processes with the same overlay should
-// exclude each other.
+// A file in a lower layer is copied up when it is opened. Processes with the same overlay exclude
+// each other.
 func TestOverlay(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()

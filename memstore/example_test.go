@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// Two clients on the same store are like two processes: each should exclude the other.
+// Two clients on the same store are like two processes: each excludes the other.
 func Example() {
 	store := memstore.New()
 	here, there := dibs.New(store), dibs.New(store)

@@ -89,7 +89,7 @@ func TestGuard(t *testing.T) {
 // A decorated decorates a store.
 type decorated struct{ *driver.Full }
 
-// A guard should accept a client's leases if the client's store is a decorator.
+// A guard accepts a client's leases if the client's store is a decorator.
 func TestGuardOfADecorator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()

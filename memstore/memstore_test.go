@@ -21,7 +21,7 @@ func TestVotes(t *testing.T) {
 	storetest.RunVotesSynctest(t, func(*testing.T) driver.Voter { return memstore.New() })
 }
 
-// A node that may have lost its data should vote for nobody but the name's holder.
+// A node that may have lost its data votes for nobody but the name's holder.
 func TestHolderInTheRecoveryWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
@@ -48,7 +48,7 @@ func TestHolderInTheRecoveryWindow(t *testing.T) {
 	})
 }
 
-// A lease with the longest TTL should not expire, whichever request set it.
+// A lease with the longest TTL must not expire, whichever request set it.
 func TestLongestTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()

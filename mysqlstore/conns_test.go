@@ -18,7 +18,7 @@ import (
 func nothing(context.Context) error { return nil }
 
 // The program's transactions use all other connections in the pool for longer than the TTL. All
-// leases should be renewed meanwhile, and released at once.
+// leases are renewed meanwhile, and released at once.
 func TestTransactionsDelayNoRenewal(t *testing.T) {
 	t.Parallel()
 	const workers, ttl, work = 4, 3 * time.Second, 7 * time.Second
@@ -53,7 +53,7 @@ func TestTransactionsDelayNoRenewal(t *testing.T) {
 	all.Wait()
 }
 
-// A connection kept for leases should return to the pool when they have ended.
+// A connection kept for leases returns to the pool when they have ended.
 func TestKeptConnectionGoesBack(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
@@ -72,7 +72,7 @@ func TestKeptConnectionGoesBack(t *testing.T) {
 	}
 }
 
-// Many callers at once should all be served, with and without a connection limit.
+// Many callers at once must all be served, with and without a connection limit.
 func TestManyCallers(t *testing.T) {
 	if os.Getenv("DIBS_LONG") != "1" {
 		t.Skip("it measures what a busy machine cannot do: DIBS_LONG=1 enables it")

@@ -9,8 +9,8 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// Names, tokens and reasons should be the same with every character set and collation of the
-// database and of two clients' connections.
+// Names, tokens and reasons are the same with every character set and collation of the database
+// and of two clients' connections.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	names := 100

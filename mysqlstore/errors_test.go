@@ -45,8 +45,8 @@ func TestMissingTables(t *testing.T) {
 	}
 }
 
-// The error for an unreachable server should say that nothing was sent. A server refusing the
-// connection should be reported as such: another attempt would also fail. Each is a single line
+// The error for an unreachable server must say that nothing was sent. A server refusing the
+// connection must be reported as such: another attempt would also fail. Each is a single line
 // without the password. The server can name the user that it denies.
 func TestErrorOfAConnection(t *testing.T) {
 	t.Parallel()

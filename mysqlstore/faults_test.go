@@ -98,8 +98,8 @@ func TestNetworkFails(t *testing.T) {
 	d.Run(t)
 }
 
-// While the server refuses connections, a client with a waiter should fetch rarely, and should soon
-// fetch again afterwards.
+// While the server refuses connections, a client with a waiter fetches rarely, and soon fetches
+// again afterwards.
 func TestFetchBacksOff(t *testing.T) {
 	t.Parallel()
 	const outage, most = 4 * time.Second, 40

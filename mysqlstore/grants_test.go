@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// A user should need only the rights in docs/databases.md.
+// A user needs only the rights in docs/databases.md.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	server := sharedServer(t)

@@ -33,7 +33,7 @@ func TestGuardRefusesAReadOnlyTransaction(t *testing.T) {
 	}
 }
 
-// Guard should notice that a statement ended the transaction, although database/sql did not.
+// Guard notices that a statement ended the transaction, although database/sql did not.
 func TestGuardNoticesTheEndOfATransaction(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels {
@@ -86,8 +86,8 @@ func TestGuardNoticesTheEndOfATransaction(t *testing.T) {
 	}
 }
 
-// A second transaction begins inside the first. Another Guard call is for the second: it should
-// report whether somebody else was granted the name since the first call.
+// A second transaction begins inside the first. Another Guard call is for the second: it reports
+// whether somebody else was granted the name since the first call.
 func TestGuardOfASecondTransaction(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels {
@@ -175,8 +175,8 @@ func TestGuardNoticesADeadlock(t *testing.T) {
 	}
 }
 
-// Without innodb_rollback_on_timeout, a lock not granted in time should end the statement only.
-// With it, the transaction is rolled back.
+// Without innodb_rollback_on_timeout, a lock not granted in time ends the statement only. With
+// it, the transaction is rolled back.
 func TestGuardAfterALockTimeout(t *testing.T) {
 	t.Parallel()
 	sharedServer(t) // or skip
@@ -254,7 +254,7 @@ func TestGuardComparesTheFence(t *testing.T) {
 	}
 }
 
-// A resized lease should guard with its new fence, and a nested call's lease with its caller's.
+// A resized lease guards with its new fence, and a nested call's lease with its caller's.
 func TestGuardOfAChangedLease(t *testing.T) {
 	t.Parallel()
 	s, locks, db := newClient(t)
@@ -319,7 +319,7 @@ func TestTokenIsUsedAgainDuringAGuard(t *testing.T) {
 	}
 }
 
-// The end of a token's reservation should not end its later lease's guards.
+// The end of a token's reservation does not end its later lease's guards.
 func TestGuardBesideAReservedLease(t *testing.T) {
 	t.Parallel()
 	s, locks, db := newClient(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// Each verb should work with the longest prefix.
+// Each verb works with the longest prefix.
 func TestPrefixes(t *testing.T) {
 	t.Parallel()
 	dsn := sharedServer(t).DSN("mysql")
@@ -58,7 +58,7 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// A pool with one connection should be enough, and one store should wait for another.
+// A pool with one connection is enough, and one store waits for another.
 func TestMigrateConcurrently(t *testing.T) {
 	t.Parallel()
 	dsn := sharedServer(t).DSN("mysql")
@@ -78,7 +78,7 @@ func TestMigrateConcurrently(t *testing.T) {
 	all.Wait()
 }
 
-// A Migrate error should name the operation and the prefix, whichever step failed.
+// A Migrate error names the operation and the prefix, whichever step failed.
 func TestMigrateErrors(t *testing.T) {
 	t.Parallel()
 	server := sharedServer(t)
@@ -107,7 +107,7 @@ func TestMigrateErrors(t *testing.T) {
 	}
 }
 
-// Another program's tables should not be taken for dibs' own.
+// Another program's tables are not taken for dibs' own.
 func TestMigrateBesideOtherTables(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))
@@ -175,8 +175,8 @@ func TestSQLOfNoVersion(t *testing.T) {
 	}
 }
 
-// Clients from a release are at work while a later release upgrades the tables. They should
-// continue beside its clients.
+// Clients from a release are at work while a later release upgrades the tables. They continue
+// beside its clients.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))

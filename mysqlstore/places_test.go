@@ -11,8 +11,7 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// Another program's transaction locks the queue for longer than a waiter TTL. The order should
-// stay.
+// Another program's transaction locks the queue for longer than a waiter TTL. The order stays.
 func TestStallKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	dsn := sharedServer(t).DSN("mysql")
@@ -38,7 +37,7 @@ func TestStallKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// The server's clock is set while requests wait. The order should stay.
+// The server's clock is set while requests wait. The order stays.
 func TestClockStepKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"

@@ -56,7 +56,7 @@ func startsTLS(t *testing.T, packet string) (addr string) {
 	return sqldrill.StartsTLS(t, append([]byte{byte(len(packet)), 0, 0, 0}, packet...), request, "")
 }
 
-// A TLS mistake should end a call at its first attempt, with advice.
+// A TLS mistake ends a call at its first attempt, with advice.
 func TestMistakesAboutTLS(t *testing.T) {
 	t.Parallel()
 	const insecure = "\xff\x57\x0c#HY000Connections using insecure transport are prohibited" // 3159

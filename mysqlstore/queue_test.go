@@ -42,7 +42,7 @@ func TestHandoffBeginsWithItsEntry(t *testing.T) {
 	newQueue(t).HandoffBeginsWithItsEntry(t)
 }
 
-// A process with many callers should serve them all.
+// A process with many callers serves them all.
 func TestManyCallersOfOneName(t *testing.T) {
 	callers := 200
 	if os.Getenv("DIBS_LONG") == "1" {

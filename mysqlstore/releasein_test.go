@@ -59,7 +59,7 @@ func TestReleaseIn(t *testing.T) {
 				if reply, err := s.Acquire(limited, next); err != nil || !reply.Held {
 					t.Errorf("%+v, %v for the next heartbeat, want it held", reply, err)
 				}
-				// Not a loss: the holder has released it.
+				// Not a loss: the holder released it.
 				extend := driver.ExtendRequest{Name: "n", Token: string(l.Token()), TTL: sqldrill.TTL}
 				if errs := s.Extend(limited, []driver.ExtendRequest{extend}); !errors.Is(errs[0], dibs.ErrUnavailable) {
 					t.Errorf("extend after the commit: %v, want ErrUnavailable", errs)
@@ -122,7 +122,7 @@ func TestReleaseInIsRolledBack(t *testing.T) {
 	}
 }
 
-// A token that is used again has a lease of its own.
+// A token used again gets its own lease.
 func TestReleaseInWithATokenThatIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	s, locks, db := newClient(t, dibs.TTL(time.Minute))
@@ -209,7 +209,7 @@ func TestReleaseInKeepsReservations(t *testing.T) {
 	}
 }
 
-// A transaction that has not ended delays nobody who ends what another one has released.
+// An open transaction delays nobody who ends a lease released by another transaction.
 func TestReleaseInBesideAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	s, locks, db := newClient(t, dibs.TTL(time.Minute))

@@ -7,7 +7,7 @@ import (
 	"github.com/dibslock/dibs/mysqlstore"
 )
 
-// Migrate should need only one connection.
+// Migrate needs only one connection.
 func TestMigrateWithOneConnection(t *testing.T) {
 	t.Parallel()
 	db := newDB(t, sharedServer(t).DSN("mysql"))

@@ -56,8 +56,8 @@ func TestSettingsOfTheConnection(t *testing.T) {
 	}
 }
 
-// With some settings a store would acquire a lease that it cannot renew. It should refuse its first
-// request, and name the setting.
+// With some settings a store would acquire a lease that it cannot renew. It refuses its first
+// request, and names the setting.
 func TestRefusedSettings(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{

@@ -18,8 +18,7 @@ type noServer struct{}
 func (noServer) Connect(context.Context) (sqldriver.Conn, error) { return nil, errNoServer }
 func (noServer) Driver() sqldriver.Driver                        { return nil }
 
-// A request that gets its turn too late should not be sent, and the next should get its turn at
-// once.
+// A request that gets its turn too late must not be sent, and the next must get its turn at once.
 func TestLateRequestLeavesItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := sql.OpenDB(noServer{})

@@ -153,7 +153,7 @@ func (f *fetches) close(client string, c *fetching) {
 	}
 }
 
-// waits records that a client has a waiter, until its heartbeat is missing.
+// waits records a client's waiter, until its heartbeat is missing.
 func (f *fetches) waits(client string) {
 	if c := f.of(client); c != nil && c.extend(&c.until, driver.WaiterTTL) {
 		c.wake()

@@ -20,7 +20,7 @@ import (
 )
 
 // The program's transactions use all connections in the pool for longer than the TTL. All leases
-// should be renewed meanwhile, and released at once.
+// are renewed meanwhile, and released at once.
 func TestTransactionsDelayNoRenewal(t *testing.T) {
 	t.Parallel()
 	const workers, ttl, work = 4, 3 * time.Second, 7 * time.Second
@@ -119,7 +119,7 @@ func TestConnectionsHaveHooksOfPool(t *testing.T) {
 }
 
 // A network silently loses all bytes for a while. Then locks, and even requests that the program
-// begins only then, should succeed within 2 s, with a pool as pgx makes it.
+// begins only then, succeed within 2 s, with a pool as pgx makes it.
 func TestSwallowedBytes(t *testing.T) {
 	for _, outage := range []time.Duration{1500 * time.Millisecond, 12 * time.Second} {
 		t.Run(outage.String(), func(t *testing.T) {

@@ -45,7 +45,7 @@ func Example_databaseSQL() {
 	}
 }
 
-// The example's lines should work: waiters are notified, and a guard fails without its lease.
+// The example's lines must work: waiters are notified, and a guard fails without its lease.
 func TestDatabaseSQL(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())

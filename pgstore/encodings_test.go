@@ -10,8 +10,8 @@ import (
 	"github.com/dibslock/dibs/pgstore"
 )
 
-// Names, tokens and reasons should be the same with every encoding of the database and of two
-// clients' connections.
+// Names, tokens and reasons are the same with every encoding of the database and of two clients'
+// connections.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	names := 100

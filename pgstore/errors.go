@@ -68,7 +68,7 @@ func isRefusal(err error) bool {
 
 // explainTLS returns a permanent TLS error with advice, or nil.
 func explainTLS(err error) error {
-	if strings.HasSuffix(err.Error(), "server refused TLS connection") { // it has no type
+	if strings.HasSuffix(err.Error(), "server refused TLS connection") { // the error has no type
 		return errors.New("the server refused TLS: use sslmode=disable, or turn TLS on in the server")
 	}
 	return sqlstore.ExplainTLS(err)

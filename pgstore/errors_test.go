@@ -39,7 +39,7 @@ func TestMissingTables(t *testing.T) {
 	}
 }
 
-// The error for an unreachable server should be a single line without credentials.
+// The error for an unreachable server is a single line without credentials.
 func TestErrorOfAConnection(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{

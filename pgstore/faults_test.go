@@ -129,8 +129,8 @@ func TestTransactionsAreRolledBack(t *testing.T) {
 	}
 }
 
-// While the server refuses connections, a client should rarely try to listen, and should soon
-// listen again afterwards.
+// While the server refuses connections, a client rarely tries to listen, and soon listens again
+// afterwards.
 func TestListenBacksOff(t *testing.T) {
 	t.Parallel()
 	const outage, most = 4 * time.Second, 60 // with sslmode=prefer, an attempt is two connections

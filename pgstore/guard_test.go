@@ -56,7 +56,7 @@ func TestGuards(t *testing.T) {
 	})
 }
 
-// ReleaseIn should refuse a cohort's call, as Guard does.
+// ReleaseIn must refuse a cohort's call, as Guard does.
 func TestReleaseInRefusesACohort(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
@@ -73,7 +73,7 @@ func TestReleaseInRefusesACohort(t *testing.T) {
 	}
 }
 
-// A lease released while a transaction is guarded should end with the transaction, even if nobody
+// A lease released while a transaction is guarded must end with the transaction, even if nobody
 // waits: then the release is a plain statement.
 func TestReleaseOfAQuietGuardedLease(t *testing.T) {
 	t.Parallel()
@@ -103,7 +103,7 @@ func TestReleaseOfAQuietGuardedLease(t *testing.T) {
 	}
 }
 
-// An expired lease should guard nothing, with either library.
+// An expired lease guards nothing, with either library.
 func TestGuardOfALostLease(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)

@@ -179,7 +179,7 @@ func TestGuardWithAnOldSnapshot(t *testing.T) {
 	}
 }
 
-// A guard with one snapshot should delay neither renewals nor waiters.
+// A guard with one snapshot delays neither renewals nor waiters.
 func TestGuardWithOneSnapshotDelaysNoRenewal(t *testing.T) {
 	t.Parallel()
 	for _, level := range oneSnapshot {

@@ -14,7 +14,7 @@ import (
 )
 
 // PostgreSQL loses a FOR KEY SHARE lock taken while an UPDATE moves the row to another page. Such
-// updates are normal: waiters count themselves in the name's row. A guard should last nevertheless.
+// updates are normal: waiters count themselves in the name's row. A guard must last nevertheless.
 func TestGuardOutlivesMovingRows(t *testing.T) {
 	t.Parallel()
 	guards := 500

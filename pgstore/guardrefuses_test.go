@@ -128,7 +128,7 @@ func TestGuardComparesTheFence(t *testing.T) {
 	}
 }
 
-// A resized lease should guard with its new fence, and a nested call's lease with its caller's.
+// A resized lease guards with its new fence, and a nested call's lease with its caller's.
 func TestGuardOfAChangedLease(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
@@ -139,7 +139,7 @@ func TestGuardOfAChangedLease(t *testing.T) {
 }
 
 // A shared lease with a caller's token was released while a transaction guarded it. Acquiring it
-// again should wait for the transaction.
+// again waits for the transaction.
 func TestTokenIsUsedAgainDuringAGuard(t *testing.T) {
 	t.Parallel()
 	for _, reserve := range []time.Duration{0, time.Minute} {

@@ -32,7 +32,7 @@ func TestMigrate(t *testing.T) {
 	group.Wait()
 }
 
-// Every schema name should work, even if it could end a function's body.
+// Every schema name works, even if it could end a function's body.
 func TestSchemaNames(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())
@@ -48,7 +48,7 @@ func TestSchemaNames(t *testing.T) {
 	}
 }
 
-// Another program's tables should not be taken for dibs' own.
+// Another program's tables are not taken for dibs' own.
 func TestMigrateBesideOtherTables(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())
@@ -66,7 +66,7 @@ func TestMigrateBesideOtherTables(t *testing.T) {
 	}
 }
 
-// A role with the right to create tables in a schema should need no right to create schemas.
+// A role with the right to create tables in a schema needs no right to create schemas.
 func TestMigrateIntoASchema(t *testing.T) {
 	t.Parallel()
 	admin := newPool(t, sharedServer(t).URL())
@@ -128,8 +128,8 @@ func TestSQLOfNoVersion(t *testing.T) {
 	}
 }
 
-// Clients from a release are at work while a later release upgrades the schema. They should
-// continue beside its clients.
+// Clients from a release are at work while a later release upgrades the schema. They continue
+// beside its clients.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())

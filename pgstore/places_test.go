@@ -39,7 +39,7 @@ func TestStallKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// The server's clock is set while requests wait. The order should stay.
+// The server's clock is set while requests wait. The order stays.
 func TestClockStepKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	for _, step := range []time.Duration{300 * time.Millisecond, -300 * time.Millisecond, 6 * time.Second, -6 * time.Second, time.Hour, -time.Hour} {

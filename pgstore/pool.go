@@ -181,7 +181,7 @@ func (c *ownConns) prepare(ctx context.Context, own *pgx.Conn) error {
 }
 
 // isClosed reports whether the pool is closed. Only a request to the pool can find out, and would
-// open a connection if the pool has none. So the store asks only after the pool has lost its
+// open a connection if the pool has none. So the store asks only after the pool lost its
 // connections.
 func (c *ownConns) isClosed(ctx context.Context) bool {
 	if c.pool.Stat().TotalConns() > 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/dibslock/dibs/pgstore"
 )
 
-// The program's other work can use all its pool's connections. The error for an unresponsive server
-// should not mention a pool.
+// The program's other work can use all its pool's connections. The error for an unresponsive
+// server does not mention a pool.
 func TestFullPoolDelaysNoLock(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
@@ -37,7 +37,7 @@ func TestFullPoolDelaysNoLock(t *testing.T) {
 	sqldrill.NamesNoPoolWhileItHangs(t, s)
 }
 
-// A TLS mistake should end a call at its first attempt, with advice.
+// A TLS mistake ends a call at its first attempt, with advice.
 func TestMistakesAboutTLS(t *testing.T) {
 	t.Parallel()
 	const request = 8

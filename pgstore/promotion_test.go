@@ -61,8 +61,8 @@ func TestSynchronousStandbyIsPromoted(t *testing.T) {
 	d.RunHeld(t)
 }
 
-// An asynchronous standby forgets changes not yet received. The holder should be notified, and a
-// guard should refuse.
+// An asynchronous standby forgets changes not yet received. The holder is notified, and a guard
+// refuses.
 func TestAsynchronousStandbyIsPromoted(t *testing.T) {
 	t.Parallel()
 	primary := ownServer(t)
@@ -95,7 +95,7 @@ func TestAsynchronousStandbyIsPromoted(t *testing.T) {
 	}
 }
 
-// waitForStandby waits until the standby has received all changes.
+// waitForStandby waits until the standby received all changes.
 func waitForStandby(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	for {

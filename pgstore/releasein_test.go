@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A lease released in a transaction should end with its commit, and the waiter should be notified.
+// A lease released in a transaction ends with its commit, and the waiter is notified.
 func TestReleaseIn(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range sqldrill.Locking {
@@ -48,7 +48,7 @@ func TestReleaseIn(t *testing.T) {
 			if err != nil || state.Holding != 1 || state.Holders[0].Token != next.Token {
 				t.Errorf("%+v, %v after the commit, want the waiter to hold it", state, err)
 			}
-			// Not a loss: the holder has released it.
+			// Not a loss: the holder released it.
 			extend := driver.ExtendRequest{Name: "n", Token: string(l.Token()), TTL: sqldrill.TTL}
 			if errs := s.Extend(t.Context(), []driver.ExtendRequest{extend}); !errors.Is(errs[0], dibs.ErrUnavailable) {
 				t.Errorf("extend after the commit: %v, want ErrUnavailable", errs)
@@ -156,7 +156,7 @@ func TestReleaseInRefused(t *testing.T) {
 	_ = l.Unlock() // it was lost
 }
 
-// ReleaseIn should release the innermost lease carried by the context. The caller keeps its own.
+// ReleaseIn releases the innermost lease carried by the context. The caller keeps its own.
 func TestReleaseInOfTheInnermostLease(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)
@@ -220,7 +220,7 @@ func TestReleaseInKeepsReservations(t *testing.T) {
 	}
 }
 
-// A loss after a rolled-back transaction should be reported like any other.
+// A loss after a rolled-back transaction is reported like any other.
 func TestLossAfterARollback(t *testing.T) {
 	t.Parallel()
 	s, locks, pool := newClient(t)

@@ -12,7 +12,7 @@ CREATE OPERATOR || (LEFTARG = text, RIGHTARG = bigint, FUNCTION = hostile_text);
 CREATE OPERATOR * (LEFTARG = double precision, RIGHTARG = integer, FUNCTION = hostile_float);
 `
 
-// A user with the right to create functions in a search-path schema should not be able to make
+// A user with the right to create functions in a search-path schema must not be able to make
 // others execute them.
 func TestHostileSchema(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/pgstore"
 )
 
-// A request executed after its deadline should do nothing, and return the time.
+// A request executed after its deadline does nothing, and returns the time.
 func TestLateRequests(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())

@@ -24,8 +24,8 @@ func TestWantedEndsWithTheLease(t *testing.T) {
 	sqldrill.ForgetsWhoAsked(t, newStoreOn(t, pool, schema), pgstore.New(pool, schema))
 }
 
-// A waiter should cost no further statement if the holder did not ask: the notifying function is
-// not called.
+// A waiter costs no further statement if the holder did not ask: the notifying function is not
+// called.
 func TestHolderThatDidNotAsk(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, sharedServer(t).URL())

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Many clients refused by a server should make few attempts, and not in step.
+// Many clients refused by a server make few attempts, and not in step.
 func TestListenersAreNotInStep(t *testing.T) {
 	const clients, outage, slot = 40, 10 * time.Second, 100 * time.Millisecond
 	start := time.Now()

@@ -72,7 +72,7 @@ func wantWeights(t *testing.T, when string, stores []*memstore.Store, name, toke
 }
 
 // The process that renews an attached lease has no record of its weight. A node without its vote
-// should be asked for the same weight as on the others.
+// is asked for the same weight as on the others.
 func TestRepairOfAnAttachedLease(t *testing.T) {
 	lockers := map[string]func(*dibs.Client, context.Context, ...dibs.Option) (*dibs.Lease, error){
 		"mutex": func(c *dibs.Client, ctx context.Context, o ...dibs.Option) (*dibs.Lease, error) {
@@ -208,7 +208,7 @@ func TestLateAnswerRepairsNothing(t *testing.T) {
 	}
 }
 
-// A repair without an answer should not be repeated after the release.
+// A repair without an answer must not be repeated after the release.
 func TestRepairIsNotRepeated(t *testing.T) {
 	for _, arrives := range []time.Duration{0, 300 * time.Millisecond} {
 		t.Run(arrives.String(), func(t *testing.T) {
@@ -457,7 +457,7 @@ func TestLateReleaseOfATokenInUse(t *testing.T) {
 	}
 }
 
-// A late downgrade that arrives after the lease became a writer's should admit no readers.
+// A late downgrade that arrives after the lease became a writer's admits no readers.
 func TestLateResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := quorum.DurableNodes()
@@ -509,8 +509,8 @@ func TestLateResize(t *testing.T) {
 	})
 }
 
-// A token reused with another weight should get this weight, even on a node that did not receive
-// its release.
+// A token reused with another weight gets this weight, even on a node that did not receive its
+// release.
 func TestTokenOfAnotherWeight(t *testing.T) {
 	type locking = func(context.Context, *dibs.RWMutex, ...dibs.Option) (*dibs.Lease, error)
 	for name, c := range map[string]struct {
@@ -551,8 +551,8 @@ func TestTokenOfAnotherWeight(t *testing.T) {
 	}
 }
 
-// A node that missed an upgrade still has a reader. Its vote should not count for the writer, and
-// it should get the upgrade as soon as it can be reached.
+// A node that missed an upgrade still has a reader. Its vote must not count for the writer, and
+// it must get the upgrade as soon as it can be reached.
 func TestNodeThatMissedAnUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, stores := newNodes(3)

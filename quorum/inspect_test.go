@@ -140,8 +140,8 @@ func withoutNodes(s driver.State) driver.State {
 	return s
 }
 
-// A state should contain the nodes' states, in their order, with the error for a node that failed
-// or did not answer in time. InspectAll should query each node once.
+// A state contains the nodes' states, in their order, with the error for a node that failed or
+// did not answer in time. InspectAll queries each node once.
 func TestNodesOfAState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, s := newViewed(t)
@@ -197,8 +197,7 @@ func TestNodesOfAState(t *testing.T) {
 	})
 }
 
-// A diverging node should show only in its own state. Holders and waiters should keep kind, weight
-// and limit.
+// A diverging node shows only in its own state. Holders and waiters keep kind, weight and limit.
 func TestDivergingNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, s := newViewed(t)
@@ -219,8 +218,7 @@ func TestDivergingNode(t *testing.T) {
 	})
 }
 
-// A token that holds a name on too few nodes should be a waiter, with its request's weight and
-// limit.
+// A token that holds a name on too few nodes is a waiter, with its request's weight and limit.
 func TestHolderOnTooFewNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, s := newViewed(t)
@@ -318,8 +316,8 @@ func TestWrongTypeOnNodes(t *testing.T) {
 	})
 }
 
-// The nodes can report different fences for the same revocation. The holder should be notified
-// once, with a fence not below the lease's, and below the fence of a later lease with the token.
+// The nodes can report different fences for the same revocation. The holder is notified once,
+// with a fence not below the lease's, and below the fence of a later lease with the token.
 func TestRevokeByTokenWithOtherFences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, s := newViewed(t)
@@ -361,8 +359,8 @@ func TestRevokeByTokenWithOtherFences(t *testing.T) {
 	})
 }
 
-// A name that may not be read on a single node should still be known. If a majority forbids it, it
-// should not.
+// A name that may not be read on a single node must still be known. If a majority forbids it, it
+// must not.
 func TestInspectAllOfAForbiddenName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, s := newViewed(t)

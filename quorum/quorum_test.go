@@ -219,7 +219,7 @@ func newClientOf(t *testing.T, o quorum.Option, stores ...*memstore.Store) (node
 	return nodes, locks
 }
 
-// A waiter can get a slow node's vote before the holder does. It should give the vote to the
+// A waiter can get a slow node's vote before the holder does. It must give the vote to the
 // holder, which could not survive another node's failure otherwise.
 func TestWaiterWithAVoteOfAFewNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -368,7 +368,7 @@ func TestContention(t *testing.T) {
 			locks := dibs.New(newQuorum(t, quorum.Option{}, nodes...), dibs.TTL(ttl))
 			t.Cleanup(func() {
 				locks.Close()
-				time.Sleep(2 * quorum.DefaultMaxTTL) // what release on in the background ends
+				time.Sleep(2 * quorum.DefaultMaxTTL) // ends the releases in the background
 			})
 			for range contenders / clients {
 				group.Go(func() {
@@ -441,7 +441,7 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// A quorum reserves no name for longer than its longest TTL, because a node that has lost its memory
+// A quorum reserves no name for longer than its longest TTL, because a node that lost its memory
 // abstains only that long.
 func TestTooLongInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -475,7 +475,7 @@ func TestSemaphoreRejected(t *testing.T) {
 	})
 }
 
-// A restarted node should vote again when the longest lease it may have lost is over.
+// A restarted node votes again when the longest lease it may have lost is over.
 func TestRecoveryWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, stores, locks := newClient(t, quorum.MaxTTL(ttl))
@@ -498,7 +498,7 @@ func TestRecoveryWindow(t *testing.T) {
 	})
 }
 
-// A node without the vote for a lease should be asked for it at the next renewal.
+// A node without the vote for a lease is asked for it at the next renewal.
 func TestRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, stores, locks := newClient(t, quorum.MaxTTL(ttl))

@@ -145,7 +145,7 @@ func (n silentNode) Acquire(ctx context.Context, _ driver.AcquireRequest) (drive
 	return driver.AcquireReply{}, ctx.Err()
 }
 
-// A message whose caller left should end by its time limit, with this limit as its cause.
+// A message whose caller left ends by its time limit, with this limit as its cause.
 func TestCauseOfAMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		causes := make(chan error, 3)

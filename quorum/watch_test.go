@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/quorum/internal/core"
 )
 
-// A hint should be forwarded each time a majority sent it, even if a node never sends it.
+// A hint must be forwarded each time a majority sent it, even if a node never sends it.
 func TestHintsOfMajority(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodes   int

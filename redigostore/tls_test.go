@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/redigostore"
 )
 
-// The error from a connection without TLS to a port for TLS should give advice. redigo does not say
+// The error from a connection without TLS to a port for TLS must give advice. redigo does not say
 // whether a connection uses TLS, so it is not a refusal.
 func TestPortForTLS(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// With arguments that the constructors do not support, each call should return an error and not
+// With arguments that the constructors do not support, each call returns an error and does not
 // panic.
 func TestUnsupportedPools(t *testing.T) {
 	t.Parallel()
@@ -32,8 +32,7 @@ func TestUnsupportedPools(t *testing.T) {
 	}
 }
 
-// On a cluster, a call for a key on another node should return an error that names the adapters to
-// use.
+// On a cluster, a call for a key on another node returns an error that names the adapters to use.
 func TestClusterIsUnsupported(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
@@ -54,7 +53,7 @@ func TestClusterIsUnsupported(t *testing.T) {
 	}
 }
 
-// The pool's DialContext should get the values in the caller's context.
+// The pool's DialContext must get the values in the caller's context.
 func TestContextValues(t *testing.T) {
 	t.Parallel()
 	type trace struct{}

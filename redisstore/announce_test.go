@@ -20,7 +20,7 @@ func deadWaiter(t *testing.T, server *redistest.Server, name string) {
 	server.MustCmd(t, "PEXPIRE", "{"+name+"}"+queue, "60000")
 }
 
-// A multi-lock over several slots should await the dead waiters in all slots at once.
+// A multi-lock over several slots awaits the dead waiters in all slots at once.
 func TestDeadWaitersOfSlotsAreAwaitedAtOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)

@@ -45,9 +45,9 @@ func (c *fakeCluster) Do(_ context.Context, _ time.Time, cmds []redisconn.Cmd, r
 	}
 }
 
-// An acquire should never become void more than 50 ms later than its caller says. This holds
-// whatever the clocks on other servers, or on the server's predecessor. The exception is the first
-// request to a server with a different clock.
+// An acquire must never become void more than 50 ms later than its caller says. This holds
+// whatever the clocks on other servers, or on the server's predecessor. The exception is the
+// first request to a server with a different clock.
 func TestClocksOfSeveralServers(t *testing.T) {
 	const left, slack = time.Second, 50 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {

@@ -185,8 +185,8 @@ func TestClockStepsKeepOrder(t *testing.T) {
 }
 
 // A multi-lock whose process is dead heads the queue when the clock is set back. From then on its
-// entry and its last request time are far in the future. It should delay other waiters by 5 s at
-// most, and not change their order.
+// entry and its last request time are far in the future. It delays other waiters by 5 s at most,
+// and does not change their order.
 func TestClockStepBackOverADeadMultiLock(t *testing.T) {
 	t.Parallel()
 	for kind, options := range serverKinds {

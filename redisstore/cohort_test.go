@@ -18,7 +18,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// Clients with and without cohorts should exclude each other in each mode, and fences should grow.
+// Clients with and without cohorts exclude each other in each mode, and fences grow.
 func TestCohortsExclude(t *testing.T) {
 	t.Parallel()
 	for mode, options := range map[string][]redisstore.Option{
@@ -110,8 +110,8 @@ func TestFencesOfAHandoff(t *testing.T) {
 	}
 }
 
-// A lingering lease should be released at once when another process waits: the waiter should enter
-// two round trips after its request. The delay is long compared to a busy machine's extra time.
+// A lingering lease is released at once when another process waits: the waiter enters two round
+// trips after its request. The delay is long compared to a busy machine's extra time.
 func TestLingeringLeaseIsReleasedAtOnce(t *testing.T) {
 	t.Parallel()
 	const oneWay = 80 * time.Millisecond

@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// An uncontended pair should read the server's clock once, or twice with a reusable token.
+// An uncontended pair reads the server's clock once, or twice with a reusable token.
 func TestCommandsOfAPair(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
-// A renewal should write only the lock's TTL. There are no metadata.
+// A renewal writes only the lock's TTL. There are no metadata.
 func TestCommandsOfARenewal(t *testing.T) {
 	t.Parallel()
 	const leases, most = 50, 3 // before Redis 7; 2 since
@@ -114,7 +114,7 @@ func changes(t *testing.T, server *redistest.Server) int {
 //go:embed testdata/before_7_0.lua
 var before7 string
 
-// Extend should raise a lock's TTL and never lower it. The record for a user's token should live as
+// Extend must raise a lock's TTL and never lower it. The record for a user's token must live as
 // long, on servers with and without the option GT.
 func TestExtendRaisesTheTTL(t *testing.T) {
 	t.Parallel()
@@ -167,8 +167,8 @@ func TestExtendRaisesTheTTL(t *testing.T) {
 	}
 }
 
-// An extension should write the larger fence to a lock's value. If it was sent before the last
-// fence was issued, or has no fence, it should not change the fence.
+// An extension writes the larger fence to a lock's value. If it was sent before the last fence
+// was issued, or has no fence, it does not change the fence.
 func TestExtensionWritesTheLargerFence(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

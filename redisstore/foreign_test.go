@@ -82,7 +82,7 @@ func TestInspectDescribesForeignLocks(t *testing.T) {
 	}
 }
 
-// A lock released before its description should not be an error.
+// A lock released before its description is not an error.
 func TestForeignLockEndsDuringInspect(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -113,8 +113,8 @@ func (c *describeHook) Do(ctx context.Context, until time.Time, cmds []redisconn
 	c.Conn.Do(ctx, until, cmds, replies)
 }
 
-// A dibs lock should never be described as foreign: a mutex, shared holders, a reserved name. A
-// token chosen by the program is known after a renewal.
+// A dibs lock is never described as foreign: a mutex, shared holders, a reserved name. A token
+// chosen by the program is known after a renewal.
 func TestOwnLocksAreNotForeign(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -140,7 +140,7 @@ func TestOwnLocksAreNotForeign(t *testing.T) {
 	}
 }
 
-// A description should read a bounded part of a large value.
+// A description reads a bounded part of a large value.
 func TestDescriptionsAreBounded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -198,7 +198,7 @@ func outputOf(t *testing.T, server *redistest.Server) int {
 	return 0
 }
 
-// A user without read permission for values with other types should still get ErrWrongType.
+// A user without read permission for values with other types still gets ErrWrongType.
 func TestWrongTypeWithLeastPermissions(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -247,7 +247,7 @@ func receive(t *testing.T, from <-chan string) string {
 	}
 }
 
-// A Redisson lock should be ended in the same way as by forceUnlock.
+// A Redisson lock is ended in the same way as by forceUnlock.
 func TestRevokeForeignLocksOfRedisson(t *testing.T) {
 	t.Parallel()
 	const first = redissonClient + ":28"
@@ -333,7 +333,7 @@ func shardedSubscriber(t *testing.T, server *redistest.Server, channel string) (
 	return next
 }
 
-// The next dibs waiter should get the name.
+// The next dibs waiter gets the name.
 func TestRevokeForeignHandsOff(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -391,7 +391,7 @@ func TestRevokeForeignComparesTheLock(t *testing.T) {
 	})
 }
 
-// While another program sets new locks all the time, each ended lock should be the lock in the
+// While another program sets new locks all the time, each ended lock must be the lock in the
 // description.
 func TestRevokeForeignAgainstNewLocks(t *testing.T) {
 	t.Parallel()

@@ -173,8 +173,8 @@ func (w *stateWriter) write(prefix, name string) {
 	}
 }
 
-// InspectAll should return the same states as Inspect, whatever the keys hold, in the names' order.
-// A value with another type should not disturb other names.
+// InspectAll returns the same states as Inspect, whatever the keys hold, in the names' order. A
+// value with another type does not disturb other names.
 func TestInspectAllEqualsInspect(t *testing.T) {
 	t.Parallel()
 	for what, test := range map[string]struct {
@@ -445,8 +445,8 @@ func TestInspectAllDoesNotWaitForConn(t *testing.T) {
 	}
 }
 
-// With many holders and waiters, a call should return a few names' states, and the next call the
-// other names'.
+// With many holders and waiters, a call returns a few names' states, and the next call the other
+// names'.
 func TestInspectAllBoundsEachCall(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -485,7 +485,7 @@ func TestInspectAllBoundsEachCall(t *testing.T) {
 	}
 }
 
-// Large values are other programs' data. A call should read few.
+// Large values are other programs' data. A call reads few.
 func TestInspectAllBoundsLargeValues(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -61,9 +61,9 @@ func queueLength(t *testing.T, server *redistest.Server, name string) int {
 	return int(n)
 }
 
-// However many waiters died in the queue, no call should take long because of them. The first live
-// waiter behind them should acquire: through the release, or by its next heartbeat if all messages
-// are lost.
+// However many waiters died in the queue, no call takes long because of them. The first live
+// waiter behind them acquires: through the release, or by its next heartbeat if all messages are
+// lost.
 func TestManyDeadWaiters(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -205,8 +205,8 @@ func (p *testClient) retryEntry(token string) driver.AcquireReply {
 	return p.acquire(r)
 }
 
-// If all messages are lost, the regular heartbeats should let in the readers: a heartbeat from each
-// is enough, in any order.
+// If all messages are lost, the regular heartbeats let in the readers: a heartbeat from each is
+// enough, in any order.
 func TestManyReadersWithoutNotifications(t *testing.T) {
 	t.Parallel()
 	const readers = 300 // with more readers, on a busy machine the first would expire before the last enters

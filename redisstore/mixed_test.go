@@ -21,7 +21,7 @@ func holdForeign(t *testing.T, server *redistest.Server, name string) {
 }
 
 // Nobody notifies a waiter when a foreign lock is released. So the first waiter, and no other,
-// should poll.
+// polls.
 func TestOnlyFirstWaiterPolls(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -45,8 +45,8 @@ func TestOnlyFirstWaiterPolls(t *testing.T) {
 	}
 }
 
-// A user's own token can look like another library's. Nobody should poll, and each release should
-// be a hand-off.
+// A user's own token can look like another library's. Nobody polls, and each release is a
+// hand-off.
 func TestOwnTokenIsNotForeign(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -69,8 +69,8 @@ func TestOwnTokenIsNotForeign(t *testing.T) {
 	}
 }
 
-// While a foreign client wants the name, a release should leave it free for a moment: dibs' waiters
-// stay in the queue, and the foreign client can get it. Then the first waiter should be next.
+// While a foreign client wants the name, a release leaves it free for a moment: dibs' waiters
+// stay in the queue, and the foreign client can get it. Then the first waiter is next.
 func TestReleaseLeavesGap(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -36,8 +36,8 @@ func again(r driver.AcquireRequest, a driver.AcquireReply) driver.AcquireRequest
 	return r
 }
 
-// A waiter whose entry was removed should return to its place with its next heartbeat, and stay
-// there. A grant that it missed before has a fence that its reply excludes.
+// A waiter whose entry was removed returns to its place with its next heartbeat, and stays there.
+// A grant that it missed before has a fence that its reply excludes.
 func TestRemovedWaiterKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	for kind, options := range serverKinds {
@@ -102,8 +102,8 @@ func TestMultiLockRemovedFromOneQueue(t *testing.T) {
 	}
 }
 
-// Each waiter of many multi-locks should acquire, even if processes are cut off for longer than
-// their entries live, while they are in several queues.
+// Each waiter of many multi-locks acquires, even if processes are cut off for longer than their
+// entries live, while they are in several queues.
 func TestSilentMultiLocks(t *testing.T) {
 	t.Parallel()
 	loads := 6

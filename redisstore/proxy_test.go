@@ -62,7 +62,7 @@ func TestStoreBehindProxy(t *testing.T) {
 	}
 }
 
-// Clients behind a proxy should be consistent in real time, whichever server stores their names.
+// Clients behind a proxy are consistent in real time, whichever server stores their names.
 func TestHistoryBehindProxy(t *testing.T) {
 	t.Parallel()
 	drill.Proxies(t, func(t *testing.T, addr string) {
@@ -79,7 +79,7 @@ func TestExclusionBehindProxy(t *testing.T) {
 	drill.Opener{Proxied: func(t testing.TB, addr string) *redisstore.Store { return proxied(t, addr) }}.Proxy(t)
 }
 
-// Whatever many clients request at once, no script should use keys with different hash tags.
+// Whatever many clients request at once, no script uses keys with different hash tags.
 func TestScriptsBehindProxyHaveOneTag(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -210,7 +210,7 @@ func TestErrorsOfAProxy(t *testing.T) {
 	}
 }
 
-// A multi-lock should reject names that a proxy can route to different servers.
+// A multi-lock must reject names that a proxy can route to different servers.
 func TestMultiLockBehindProxyNeedsOneTag(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -231,7 +231,7 @@ func TestMultiLockBehindProxyNeedsOneTag(t *testing.T) {
 	}
 }
 
-// Requests that need notifications, a key list or a single server should be refused with a reason.
+// Requests that need notifications, a key list or a single server are refused with a reason.
 func TestProxyRefusals(t *testing.T) {
 	t.Parallel()
 	request := driver.AcquireRequest{Name: "a", Token: "t", Client: "c", TTL: time.Second, Weight: 1, Limit: 1}

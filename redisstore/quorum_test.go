@@ -51,7 +51,7 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// A server without any granted fence should start with 1, if the vote request requires none.
+// A server without any granted fence starts with 1, if the vote request requires none.
 func TestFirstFence(t *testing.T) {
 	t.Parallel()
 	for _, handOff := range []bool{false, true} {

@@ -90,7 +90,7 @@ func observe(t *testing.T, server *redistest.Server, rights string, options ...r
 	}
 }
 
-// A user that may not call the script at all should get a single error, not an error for each name.
+// A user that may not call the script at all gets a single error, not an error for each name.
 func TestUserWithoutScripts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

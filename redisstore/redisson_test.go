@@ -84,8 +84,8 @@ func TestRedissonLockIsBusy(t *testing.T) {
 	}
 }
 
-// A dibs lease should look to Redisson like another process's lock: a hash with a holder that
-// acquired it once.
+// A dibs lease looks to Redisson like another process's lock: a hash with a holder that acquired
+// it once.
 func TestLeaseIsRedissonLock(t *testing.T) {
 	t.Parallel()
 	for name, channel := range map[string]string{"n": "redisson_lock__channel:{n}", "{a}:n": "redisson_lock__channel:{a}:n"} {
@@ -111,7 +111,7 @@ func TestLeaseIsRedissonLock(t *testing.T) {
 	}
 }
 
-// Each operation should refuse a key with another type, or a hash other than an RLock, and not
+// Each operation refuses a key with another type, or a hash other than an RLock, and does not
 // change it.
 func TestRedissonModeRefusesOtherForms(t *testing.T) {
 	t.Parallel()

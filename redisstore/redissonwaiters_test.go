@@ -53,8 +53,8 @@ var endings = map[string]func(*testing.T, *testClient, driver.AcquireRequest){
 	},
 }
 
-// Each way in which dibs ends or shortens a lock should notify Redisson's waiters, on the channel
-// for each kind.
+// Each way in which dibs ends or shortens a lock notifies Redisson's waiters, on the channel for
+// each kind.
 func TestRedissonWaitersAreNotified(t *testing.T) {
 	t.Parallel()
 	for how, end := range endings {
@@ -78,8 +78,8 @@ func TestRedissonWaitersAreNotified(t *testing.T) {
 	}
 }
 
-// A fair waiter whose time is over may be dead: the next fair waiter should also be notified. It
-// removes the others in Redisson's way, and dibs should not change anything.
+// A fair waiter whose time is over may be dead: the next fair waiter must also be notified. It
+// removes the others in Redisson's way, and dibs must not change anything.
 func TestDeadFairWaiterHidesNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -103,8 +103,8 @@ func TestDeadFairWaiterHidesNobody(t *testing.T) {
 	}
 }
 
-// While a Redisson client waits, even only for an RFairLock, a release should leave the name free
-// for it, though dibs waiters are queued.
+// While a Redisson client waits, even only for an RFairLock, a release leaves the name free for
+// it, though dibs waiters are queued.
 func TestReleaseLeavesGapForRedisson(t *testing.T) {
 	t.Parallel()
 	for what, channel := range map[string]string{"RLock": redissonChannel, "RFairLock": fairChannel} {
@@ -130,7 +130,7 @@ func TestReleaseLeavesGapForRedisson(t *testing.T) {
 	}
 }
 
-// A disconnected fair waiter should cost no gap: its channel has no subscriber.
+// A disconnected fair waiter costs no gap: its channel has no subscriber.
 func TestDeadFairWaiterGetsNoGap(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -144,8 +144,7 @@ func TestDeadFairWaiterGetsNoGap(t *testing.T) {
 }
 
 // On a cluster older Redisson versions subscribe to channels that are not sharded, on the slot's
-// server. They should also be notified, but only if they are there: such a message goes to all
-// servers.
+// server. They are also notified, but only if they are there: such a message goes to all servers.
 func TestRedissonWaitersOnCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartClusterNode(t)
@@ -178,7 +177,7 @@ func TestRedissonWaitersOnCluster(t *testing.T) {
 	}
 }
 
-// A holder should be notified on request if Redisson clients wait.
+// A holder is notified on request if Redisson clients wait.
 func TestWantedSeesRedisson(t *testing.T) {
 	t.Parallel()
 	for what, channel := range map[string]string{"nobody": "", "RLock": redissonChannel, "RFairLock": fairChannel} {
@@ -208,7 +207,7 @@ var (
 	acquireReadWrite string
 )
 
-// RReadWriteLock should wait for a dibs lock. It takes any other hash for its own lock, even an
+// RReadWriteLock waits for a dibs lock. It takes any other hash for its own lock, even an
 // RLock's.
 func TestRedissonReadWriteLockIsKeptOut(t *testing.T) {
 	t.Parallel()
@@ -278,7 +277,7 @@ var redissonRights = strings.Fields("resetkeys resetchannels ~n ~{n}:dibs:* ~dib
 	" +zadd +zcard +zcount +zscore +zrank +zrange +zrangebyscore +zrem +zpopmin +hget +hset +hdel +hexists +publish +pubsub|numsub +scan" +
 	" +hlen +hgetall +lrange ~redisson_lock_queue:* ~redisson_lock_timeout:* &redisson_lock__channel:*")
 
-// With only the permissions for locking, a Redisson lock is foreign, and should not be ended,
+// With only the permissions for locking, a Redisson lock is foreign, and must not be ended,
 // because its count cannot be compared.
 func TestRedissonLockIsForeignWithLeastPermissions(t *testing.T) {
 	t.Parallel()
@@ -335,7 +334,7 @@ func TestErrorOfRedissonLockNamesTheMode(t *testing.T) {
 	}
 }
 
-// A job that yields should let in a Redisson client that came after its first question.
+// A job that yields lets in a Redisson client that came after its first question.
 func TestYieldLetsRedissonIn(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

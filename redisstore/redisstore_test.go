@@ -240,7 +240,7 @@ func (p *testClient) inspect(name string) driver.State {
 	return state
 }
 
-// Waiters' keys should expire, even after their process died.
+// Waiters' keys expire, even after their process died.
 func TestKeysOfWaitersExpire(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -370,8 +370,8 @@ func highwaterKeyOf(t *testing.T, server *redistest.Server, p *testClient, name 
 	return ""
 }
 
-// Lua's numbers are floating point, and a large number's text depends on the format. Fences should
-// be exact in every path.
+// Lua's numbers are floating point, and a large number's text depends on the format. Fences are
+// exact in every path.
 func TestFencesAreExact(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -441,7 +441,7 @@ func TestFencesGrowAfterClockSteps(t *testing.T) {
 	if fence := p.mustAcquire(r); fence < before {
 		t.Errorf("fence %d with a highwater far below the clock, want the clock's time", fence)
 	}
-	// Names in the same slot should share a high-water mark, even with two prefixes.
+	// Names in the same slot share a high-water mark, even with two prefixes.
 	q := newClient(t, open(t, server, redisstore.Prefix("other:{lock:n}:")))
 	last := p.inspect("n").Fence
 	if fence := q.mustAcquire(q.request("x")); fence <= last {
@@ -452,7 +452,7 @@ func TestFencesGrowAfterClockSteps(t *testing.T) {
 	}
 }
 
-// No prefix should make two names equal: one name's hand-off must not grant the other.
+// No prefix makes two names equal: one name's hand-off must not grant the other.
 func TestNamesLikeTagsAreSeparate(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -553,7 +553,7 @@ func wantIs(t *testing.T, what string, err, want error) {
 	}
 }
 
-// A request that the scripts could not read back should be rejected before it is sent: otherwise it
+// A request that the scripts could not read back is rejected before it is sent: otherwise it
 // would fail in another client's release.
 func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
@@ -605,7 +605,7 @@ func TestInvalidRequests(t *testing.T) {
 	}
 }
 
-// A server that lost the scripts should get them again, within the call.
+// A server that lost the scripts must get them again, within the call.
 func TestScriptsAreReloaded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -648,7 +648,7 @@ func TestZeroOption(t *testing.T) {
 	}
 }
 
-// When all shared holders expired, the next holder should remove their metadata.
+// When all shared holders expired, the next holder removes their metadata.
 func TestMetadataOfExpiredHoldersIsRemoved(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -693,7 +693,7 @@ func (s *slowConn) Do(ctx context.Context, until time.Time, cmds []redisconn.Cmd
 	s.passed <- struct{}{}
 }
 
-// A request that arrives after its caller gave up should change nothing.
+// A request that arrives after its caller gave up changes nothing.
 func TestLateRequestsChangeNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -779,8 +779,8 @@ func TestLateRequestsChangeNothing(t *testing.T) {
 	}
 }
 
-// A multi-lock's fence should be larger than the high-water mark for each name, and so should the
-// fences after it.
+// A multi-lock's fence is larger than the high-water mark for each name, and so are the fences
+// after it.
 func TestMultiLockFenceExceedsAllHighwaterMarks(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -810,7 +810,7 @@ func TestMultiLockFenceExceedsAllHighwaterMarks(t *testing.T) {
 	}
 }
 
-// A store without bounds for the server's clock should get them by its first release.
+// A store without bounds for the server's clock must get them by its first release.
 func TestNewStoreReleases(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

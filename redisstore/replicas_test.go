@@ -84,8 +84,8 @@ func TestReplicasAcknowledge(t *testing.T) {
 	}
 }
 
-// A lock that too few replicas have should be released, even if the request waits, and the error
-// should contain how many replicas have it.
+// A lock that too few replicas have is released, even if the request waits, and the error
+// contains how many replicas have it.
 func TestTooFewReplicas(t *testing.T) {
 	t.Parallel()
 	s, conn := newReplicated(t)
@@ -113,8 +113,8 @@ func TestTooFewReplicas(t *testing.T) {
 	}
 }
 
-// The outcome of a renewal that too few replicas have should be unknown. A lease that is not held
-// should be lost, whatever the replicas reply.
+// The outcome of a renewal that too few replicas have is unknown. A lease that is not held is
+// lost, whatever the replicas reply.
 func TestTooFewReplicasOfARenewal(t *testing.T) {
 	t.Parallel()
 	s, conn := newReplicated(t)
@@ -136,7 +136,7 @@ func TestTooFewReplicasOfARenewal(t *testing.T) {
 	}
 }
 
-// A request that finds the name busy should not wait for replicas.
+// A request that finds the name busy does not wait for replicas.
 func TestBusyTriesDoNotAwaitReplicas(t *testing.T) {
 	t.Parallel()
 	s, conn := newReplicated(t)
@@ -235,7 +235,7 @@ func TestInvalidRepliesToWait(t *testing.T) {
 	}
 }
 
-// A server that does not know the script should get its text.
+// A server that does not know the script gets its text.
 func TestReplicasAndAnUnknownScript(t *testing.T) {
 	t.Parallel()
 	s, conn := newReplicated(t)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// In a short outage a client should subscribe often, in a long outage seldom. After an hour an idle
-// client should open six connections a minute.
+// In a short outage a client subscribes often, in a long outage seldom. After an hour an idle
+// client opens six connections a minute.
 func TestResubscriptionPausesGrow(t *testing.T) {
 	for name, c := range map[string]struct {
 		busy          bool

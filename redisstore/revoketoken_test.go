@@ -122,8 +122,8 @@ func lockReader(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lea
 	return locks.RWMutex(name).Reader().Lock(ctx)
 }
 
-// A token that does not hold the name should not change anything: another name's, or a waiter's.
-// The token of a released lease should free a reserved name.
+// A token that does not hold the name changes nothing: another name's, or a waiter's. The token
+// of a released lease frees a reserved name.
 func TestRevokeByWrongToken(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -214,7 +214,7 @@ func (s *lateRevocations) arrived() []func() {
 	return late
 }
 
-// A late notification about a revocation by token should not end a later lease with the same token.
+// A late notification about a revocation by token must not end a later lease with the same token.
 func TestLateRevocationByToken(t *testing.T) {
 	t.Parallel()
 	for what, hold := range map[string]func(ctx context.Context, locks *dibs.Client, name string) (*dibs.Lease, error){

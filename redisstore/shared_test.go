@@ -101,8 +101,8 @@ func TestWrongTypeAfterExpiredHolders(t *testing.T) {
 	}
 }
 
-// A client without dibs' scripts should not become a shared holder, and no release should delete a
-// value with another type.
+// A client without dibs' scripts must not become a shared holder, and no release deletes a value
+// with another type.
 func TestForeignWritesToSharedLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -199,8 +199,8 @@ func TestHoldersAreLost(t *testing.T) {
 	p.eventually("the lock expires", func() bool { return p.acquire(waiter).Held })
 }
 
-// If the metadata are lost, leases should continue, and nothing beyond the limit should be granted.
-// Renewals restore the weights; a holder that is not renewed counts as 1.
+// If the metadata are lost, leases continue, and nothing beyond the limit is granted. Renewals
+// restore the weights; a holder that is not renewed counts as 1.
 func TestMetadataIsLost(t *testing.T) {
 	t.Parallel()
 	for _, renewed := range []bool{true, false} {
@@ -269,7 +269,7 @@ func TestLockExpiresWithLastHolder(t *testing.T) {
 	}
 }
 
-// A shared lock's value should not be a token.
+// A shared lock's value must not be a token.
 func TestSharedMarkIsNoToken(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -18,8 +18,8 @@ func wantValue(t *testing.T, server *redistest.Server, what, name, want string) 
 	}
 }
 
-// Each granting script should write its returned fence before the token. A user's token should be
-// the whole value, and its record should live as long.
+// Each granting script writes its returned fence before the token. A user's token is the whole
+// value, and its record lives as long.
 func TestValueOfALock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

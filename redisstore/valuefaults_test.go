@@ -114,8 +114,8 @@ func wantEvent(t *testing.T, p *testClient, kind driver.EventKind) (e driver.Eve
 	}
 }
 
-// A lock renewed by its own client should keep its fence, even if another client changed its
-// weight, or if two requests for its token were merged.
+// A lock renewed by its own client keeps its fence, even if another client changed its weight, or
+// if two requests for its token were merged.
 func TestRenewedLockKeepsItsFence(t *testing.T) {
 	t.Parallel()
 	for what, acquire := range map[string]func(t *testing.T, server *redistest.Server, p *testClient) (token string, fence uint64){
@@ -164,7 +164,7 @@ func TestRenewedLockKeepsItsFence(t *testing.T) {
 	}
 }
 
-// A text that the scripts would divide into a fence and a token should be rejected as a token.
+// A text that the scripts would divide into a fence and a token is rejected as a token.
 func TestTokenThatLooksLikeAValue(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

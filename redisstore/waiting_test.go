@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// A waiter that joins should raise the queue's TTL, however many dead entries are in it and
-// whichever way the queue was left.
+// A waiter that joins raises the queue's TTL, however many dead entries are in it and whichever
+// way the queue was left.
 func TestJoinRaisesTTLOfQueue(t *testing.T) {
 	t.Parallel()
 	for kind, options := range serverKinds {
@@ -62,7 +62,7 @@ func addFuture(t *testing.T, server *redistest.Server, name string) {
 	age(t, server, name, -time.Hour)
 }
 
-// A waiter that joins after the clock went back should be behind all others, whatever else is in
+// A waiter that joins after the clock went back must be behind all others, whatever else is in
 // the queue.
 func TestTicketIsLargerThanAllOthers(t *testing.T) {
 	t.Parallel()
@@ -91,8 +91,8 @@ func TestTicketIsLargerThanAllOthers(t *testing.T) {
 	}
 }
 
-// A dead waiter should block a free name for 5 s at most, and the others' replies should say so. On
-// a cluster nobody sees that its connection is closed.
+// A dead waiter must block a free name for 5 s at most, and the others' replies must say so. On a
+// cluster nobody sees that its connection is closed.
 func TestDeadMultiLockBlocksForWaiterTTL(t *testing.T) {
 	t.Parallel()
 	for what, share := range map[string][2]int{"mutex": {1, 1}, "reader": {1, driver.Unlimited}} {
@@ -127,8 +127,7 @@ func TestDeadMultiLockBlocksForWaiterTTL(t *testing.T) {
 	}
 }
 
-// A shared lock's TTL should be its last holder's, even after another client removed it from the
-// key.
+// A shared lock's TTL is its last holder's, even after another client removed it from the key.
 func TestPersistedSharedLock(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(p *testClient, short driver.AcquireRequest){
@@ -159,7 +158,7 @@ func TestPersistedSharedLock(t *testing.T) {
 	}
 }
 
-// A reply should contain only the start of a long value that is not a dibs token.
+// A reply contains only the start of a long value that is not a dibs token.
 func TestLongValueIsNotReturned(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -208,7 +207,7 @@ func (p *testClient) resize(r driver.AcquireRequest) driver.AcquireReply {
 	return a
 }
 
-// If a release fails because one of the lock's keys has another type, it should not lose a waiter.
+// If a release fails because one of the lock's keys has another type, it does not lose a waiter.
 func TestWrongTypeLosesNoWaiter(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"{n}" + meta, "{n}:dibs:holders", "highwater"} {
@@ -249,7 +248,7 @@ func TestWrongTypeLosesNoWaiter(t *testing.T) {
 	}
 }
 
-// The fences for a grant by hand-off should begin after the slot's last fence, whichever fence the
+// The fences for a grant by hand-off begin after the slot's last fence, whichever fence the
 // releasing client remembers.
 func TestFencesOfHandoffAreNew(t *testing.T) {
 	t.Parallel()

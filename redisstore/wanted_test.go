@@ -25,9 +25,8 @@ func commandCalls(t *testing.T, server *redistest.Server, name string) (calls in
 	return calls
 }
 
-// The script that queues the first waiter should publish the notification: the holder receives it
-// half a round trip later. Without a holder's request it should publish nothing and read nothing
-// for it.
+// The script that queues the first waiter publishes the notification: the holder receives it half
+// a round trip later. Without a holder's request it publishes nothing and reads nothing for it.
 func TestCommandsOfWanted(t *testing.T) {
 	t.Parallel()
 	for _, asks := range []bool{false, true} {

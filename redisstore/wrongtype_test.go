@@ -118,8 +118,8 @@ func (p *testClient) try(r driver.AcquireRequest, queue bool) error {
 	return err
 }
 
-// No verb should change or delete a value with another type at one of a lock's keys. Each verb
-// should report it on the lock key. The verbs that need an auxiliary key should report it there.
+// No verb changes or deletes a value with another type at one of a lock's keys. Each verb reports
+// it on the lock key. The verbs that need an auxiliary key report it there.
 func TestNoVerbChangesAForeignKey(t *testing.T) {
 	t.Parallel()
 	for situation, prepare := range situations {

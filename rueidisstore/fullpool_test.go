@@ -26,8 +26,8 @@ func crowded(t *testing.T, addr string) rueidis.Client {
 	return client
 }
 
-// An error should say that the program's other work uses all connections, not that the server does
-// not reply.
+// An error says that the program's other work uses all connections, not that the server does not
+// reply.
 func TestFullPoolIsNamed(t *testing.T) {
 	t.Parallel()
 	const pool = "no connection was free in the pool of the client (BlockingPoolSize)"

@@ -71,7 +71,7 @@ func (h hookedConn) Do(ctx context.Context, cmd rueidis.Completed) rueidis.Redis
 	return h.DedicatedClient.Do(ctx, cmd)
 }
 
-// A client that wraps another client should get the values in the caller's context.
+// A client that wraps another client gets the values in the caller's context.
 func TestContextValues(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB, ...string) *redistest.Server{

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// RESP3 replies should be converted to their RESP2 values.
+// RESP3 replies are converted to their RESP2 values.
 func TestValue(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// In RESP3 map keys can have any type. Redis only sends strings; any other type should be an error.
+// In RESP3 map keys can have any type. Redis only sends strings; any other type is an error.
 func TestValueOfMapWithOtherKeys(t *testing.T) {
 	t.Parallel()
 	client := clientOf(t, "%1\r\n:1\r\n:2\r\n")

@@ -133,7 +133,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// Scripts should be loaded again after the server dropped them.
+// Scripts are loaded again after the server dropped them.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -57,8 +57,8 @@ func within(c *Conns[*fakeConn], limit time.Duration, urgent bool, hold time.Dur
 	})
 }
 
-// As many connections as permitted should be opened, and another for urgent requests. All should
-// close when idle.
+// As many connections as permitted are opened, and another for urgent requests. All close when
+// idle.
 func TestConnsAreFew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,8 +92,8 @@ func TestConnsAreFew(t *testing.T) {
 	})
 }
 
-// Hanging requests, and connections that do not open, should keep no place. A moment after the
-// network is back, requests should succeed. Few connections should be opened meanwhile.
+// Hanging requests, and connections that do not open, keep no place. A moment after the network
+// is back, requests succeed. Few connections are opened meanwhile.
 func TestConnsOutliveSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestConnsOutliveSilence(t *testing.T) {
 	})
 }
 
-// A request can end before its connection is open. The next request should get it.
+// A request can end before its connection is open. The next request gets it.
 func TestConnsOpenForLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestConnsOpenForLater(t *testing.T) {
 	})
 }
 
-// A refusal should end the requests at once, unless a connection works.
+// A refusal ends the requests at once, unless a connection works.
 func TestConnsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -64,8 +64,8 @@ func (r *reply) Scan(into ...any) error {
 	return nil
 }
 
-// An error after a request's row should be the request's error, as when a procedure fails at its
-// end. A request rolled back by the server should be repeated.
+// An error after a request's row is the request's error, as when a procedure fails at its end. A
+// request rolled back by the server is repeated.
 func TestErrorAfterTheRow(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")
@@ -91,7 +91,7 @@ func TestErrorAfterTheRow(t *testing.T) {
 	}
 }
 
-// A revoke by token should first find the fence. Without a lease it should revoke nothing.
+// A revoke by token first finds the fence. Without a lease it revokes nothing.
 func TestRevokeByToken(t *testing.T) {
 	t.Parallel()
 	for _, held := range []bool{true, false} {
@@ -118,7 +118,7 @@ func TestRevokeByToken(t *testing.T) {
 	}
 }
 
-// A list should read page after page, and return the matching names.
+// A list reads page after page, and returns the matching names.
 func TestListOfPages(t *testing.T) {
 	t.Parallel()
 	const all = 25_000

@@ -22,14 +22,14 @@ func systemClock() time.Time {
 	return time.Unix(now.Unix())
 }
 
-// A single clock should count for all clients, whatever their own clocks.
+// A single clock counts for all clients, whatever their own clocks.
 func TestOneClock(t *testing.T) {
 	store := memstore.New(memstore.Clock(systemClock))
 	storetest.RunClocks(t, func(*testing.T) driver.Store { return store })
 }
 
-// If each client uses its own clock, the store should pass all cases with a single clock. It should
-// fail the cases with two clocks, except for its fences: they never decrease.
+// If each client uses its own clock, the store passes all cases with a single clock. It fails the
+// cases with two clocks, except for its fences: they never decrease.
 func TestAClockForEachClientIsFound(t *testing.T) {
 	storetest.RunSynctest(t, func(*testing.T) driver.Store { return clockForEachClient() })
 	for _, c := range storetest.ClockCases() {

@@ -40,7 +40,7 @@ type silent struct{ small }
 
 func (silent) Watch(context.Context, string, func() bool, func(driver.Event)) error { return nil }
 
-// A store without notifications should also pass: its waiters poll.
+// A store without notifications also passes: its waiters poll.
 func TestASilentStorePasses(t *testing.T) {
 	storetest.RunSynctest(t, func(*testing.T) driver.Store { return silent{newSmall().(small)} })
 }

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// The linker should drop methods without callers. If any function in the program finds methods by
-// their names, as text/template does, the linker keeps all types' exported methods: 10 MB. The
-// linker's list of references marks such a function.
+// The linker drops methods without callers. If any function in the program finds methods by their
+// names, as text/template does, the linker keeps all types' exported methods: 10 MB. The linker's
+// list of references marks such a function.
 func TestNoUnusedMethods(t *testing.T) {
 	if testing.Short() {
 		t.Skip("links the command")

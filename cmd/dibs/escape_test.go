@@ -67,8 +67,7 @@ func (s *testStore) wantAllDead(pids []string) {
 	}
 }
 
-// A signal should reach processes that left the process group. The lock should be held until they
-// exit.
+// A signal reaches processes that left the process group. The lock is held until they exit.
 func TestEscapeIsSignalled(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		p, pids := beginEscape(t, s.URL(), how, parentAndChild)
@@ -105,7 +104,7 @@ func TestEscapeIsWaitedFor(t *testing.T) {
 	})
 }
 
-// If dibs is killed, processes that left the process group should be killed, long before the lock
+// If dibs is killed, processes that left the process group are killed, long before the lock
 // expires.
 func TestEscapeWhenDibsIsKilled(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
@@ -167,7 +166,7 @@ func TestEscapeWhenTheStoreIsAway(t *testing.T) {
 	}
 }
 
-// --max-hold should end processes that left the process group.
+// --max-hold ends processes that left the process group.
 func TestEscapeAtMaxHold(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -183,8 +182,8 @@ func TestEscapeAtMaxHold(t *testing.T) {
 	}
 }
 
-// The watchdog should kill processes that move from session to session: each starts the next
-// process in a new session and exits at once.
+// The watchdog kills processes that move from session to session: each starts the next process in
+// a new session and exits at once.
 func TestEscapeByForking(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		gate := filepath.Join(t.TempDir(), "gate") // the processes stop when it is missing
@@ -243,7 +242,7 @@ func TestDaemon(t *testing.T) {
 	})
 }
 
-// A child process from before exec started dibs should not belong to the command.
+// A child process from before exec started dibs does not belong to the command.
 func TestInheritedChild(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -309,7 +308,7 @@ func TestStoppedCommandIsTerminated(t *testing.T) {
 	}
 }
 
-// dibs should wait for a process that it may not kill, and say so.
+// dibs waits for a process that it may not kill, and says so.
 func TestProcessOfAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can run a command as another user")

@@ -33,7 +33,7 @@ func TestHelpFits(t *testing.T) {
 	visit(root)
 }
 
-// If a subcommand works on each server kind, its help should name all kinds.
+// If a subcommand works on each server kind, its help must name all kinds.
 func TestHelpNamesAllServers(t *testing.T) {
 	a := newApp(new(console), nil)
 	for _, c := range []*cobra.Command{a.root(), doctorCmd(a)} {
@@ -58,7 +58,7 @@ func TestNoSubcommandIsHidden(t *testing.T) {
 	}
 }
 
-// elect's help should not list exit code 75: elect waits without limit.
+// elect's help does not list exit code 75: elect waits without limit.
 func TestElectionIsNeverBusy(t *testing.T) {
 	a := newApp(new(console), nil)
 	long := electCmd(a).Long

@@ -44,7 +44,7 @@ func (j *jobTest) run(command string) string {
 // enter types a line. It does not wait: the terminal keeps the line for whoever reads next.
 func (j *jobTest) enter(line string) { j.typeText(j.screen, line+"\n") }
 
-// wantLast checks the exit code of the shell's last command: it should be in this list.
+// wantLast checks the exit code of the shell's last command: it must be in this list.
 func (j *jobTest) wantLast(codes ...int) {
 	j.t.Helper()
 	j.marks++

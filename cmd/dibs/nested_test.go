@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A run inside a run that would wait for the outer lock without limit should be rejected. A limited
-// wait, a free permit, another name and another store should be allowed.
+// A run inside a run that would wait for the outer lock without limit is rejected. A limited
+// wait, a free permit, another name and another store are allowed.
 func TestNestedRunWouldDeadlock(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		for i, test := range []struct {

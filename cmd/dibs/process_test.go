@@ -293,8 +293,8 @@ func TestCommandOutlivesBoth(t *testing.T) {
 	next.wantCode(0)
 }
 
-// With a local file, acquire's lock should last until its TTL. Other processes should be able to
-// renew and release it.
+// With a local file, acquire's lock lasts until its TTL. Other processes can renew and release
+// it.
 func TestAcquireOutlivesItself(t *testing.T) {
 	t.Parallel()
 	s := openTestStore(t, "local:"+filepath.Join(t.TempDir(), "locks.db"))
@@ -443,7 +443,7 @@ func TestOnLostWarn(t *testing.T) {
 	p.wantCode(exitLost)
 }
 
-// A loss that is only reported should not end the run time limit.
+// A loss that is only reported does not end the run time limit.
 func TestMaxHoldAfterAReportedLoss(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -469,7 +469,7 @@ func TestOnLostSignal(t *testing.T) {
 	p.awaitLine("signalled")
 }
 
-// All signals that can be caught should reach the command and not end dibs.
+// All signals that can be caught must reach the command and not end dibs.
 func TestSignalsAreForwarded(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -504,7 +504,7 @@ func TestSignalAtAnyMoment(t *testing.T) {
 	})
 }
 
-// A waiter that receives a signal should leave the queue.
+// A waiter that receives a signal leaves the queue.
 func TestSignalWhileWaiting(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *testStore) {
 		first := begin(t, s.URL(), "hold", "--no-stdin", "job")
@@ -678,8 +678,8 @@ func self(t *testing.T) string {
 	return path
 }
 
-// dibs should hold the lock while processes from the command run with their files open or in its
-// group. With --leave-daemons only the group should count.
+// dibs holds the lock while processes from the command run with their files open or in its group.
+// With --leave-daemons only the group counts.
 func TestLeftBehind(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -723,8 +723,8 @@ func writeFile(t *testing.T, path string) {
 	}
 }
 
-// The command's own process is killed, as by the kernel when memory is short. dibs should hold the
-// lock until the processes started by the command have ended, wherever they are.
+// The command's own process is killed, as by the kernel when memory is short. dibs holds the lock
+// until the processes started by the command have ended, wherever they are.
 func TestCommandIsKilled(t *testing.T) {
 	onEachEscape(t, func(t *testing.T, s *testStore, how string) {
 		gate := filepath.Join(t.TempDir(), "gate")
@@ -841,7 +841,7 @@ func dirWithDibs(t *testing.T) string {
 	return dir
 }
 
-// The command should inherit dibs' own input and output, not copies.
+// The command inherits dibs' own input and output, not copies.
 func TestInputIsPassedThrough(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -962,7 +962,7 @@ func TestElectCampaignsAgain(t *testing.T) {
 	p.wantCode(supervise.CodeSignal + int(syscall.SIGINT))
 }
 
-// A command and a watchdog should survive a stop, if they are continued: dibs has renewed the lock
+// A command and a watchdog survive a stop, if they are continued: dibs has renewed the lock
 // meanwhile.
 func TestGroupIsStopped(t *testing.T) {
 	t.Parallel()
@@ -976,7 +976,7 @@ func TestGroupIsStopped(t *testing.T) {
 	p.wantCode(5)
 }
 
-// A stopped watchdog should not delay the release after the command ends.
+// A stopped watchdog does not delay the release after the command ends.
 func TestWatchdogIsStopped(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -1010,8 +1010,8 @@ func TestWatchdogIsKilledWhileWaiting(t *testing.T) {
 	})
 }
 
-// If a renewal reaches the watchdog too late, the watchdog kills the command. This should count as
-// a loss, not as the command's own end.
+// If a renewal reaches the watchdog too late, the watchdog kills the command. This counts as a
+// loss, not as the command's own end.
 func TestRenewalReachesTheWatchdogLate(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -1029,7 +1029,7 @@ func TestRenewalReachesTheWatchdogLate(t *testing.T) {
 	t.Skip("SKIPPED: no acquire took less than 10ms")
 }
 
-// dibs should work as the first process in a PID namespace: its process group belongs to another
+// dibs works as the first process in a PID namespace: its process group belongs to another
 // namespace.
 func TestNamespace(t *testing.T) {
 	t.Parallel()
@@ -1055,8 +1055,8 @@ func prepareUnshared(t *testing.T, url string, args ...string) *program {
 	return p
 }
 
-// A server with room for few clients should serve all waiting processes: each tries again, and
-// keeps no connection meanwhile.
+// A server with room for few clients serves all waiting processes: each tries again, and keeps no
+// connection meanwhile.
 func TestFullServer(t *testing.T) {
 	t.Parallel()
 	const processes = 24

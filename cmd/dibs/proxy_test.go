@@ -9,7 +9,7 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// Mistakes about a proxy should end with a message that gives advice.
+// Mistakes about a proxy must end with a message that gives advice.
 func TestMistakesAboutAProxy(t *testing.T) {
 	t.Parallel()
 	proxy := "redis://" + redistest.StartTwemproxy(t, "{}", redistest.Start(t), redistest.Start(t))

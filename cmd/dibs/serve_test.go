@@ -112,7 +112,7 @@ func TestServe(t *testing.T) {
 		}
 	}
 
-	// An open stream should not delay the end.
+	// An open stream must not delay the end.
 	answer, err := http.Get(address + "events?view=list")
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func TestServeBehindAProxy(t *testing.T) {
 	}
 }
 
-// The redirect to the page without the key should stay in the page's directory.
+// The redirect to the page without the key stays in the page's directory.
 func TestRedirectWithoutTheKey(t *testing.T) {
 	for link, want := range map[string]string{"/": "./", "/name?n=a%2Fb": "./name?n=a%2Fb", "//evil.example": "./evil.example", "/x/%2F%2Fevil": "./%2F%2Fevil"} {
 		u, err := url.ParseRequestURI(link)

@@ -36,7 +36,7 @@ func initialised(t *testing.T, args ...string) map[string]int {
 }
 
 // Each start of dibs, and of each program with a store, pays for package initialisation: regular
-// expressions and tables should be made when they are first used.
+// expressions and tables must be made when they are first used.
 func TestPackagesAreInitialisedCheaply(t *testing.T) {
 	t.Parallel()
 	const own, others = 5_000, 40_000

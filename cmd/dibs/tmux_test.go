@@ -12,8 +12,8 @@ import (
 	"github.com/dibslock/dibs/internal/test/redistest"
 )
 
-// In a tmux pane the keys should work as on a terminal. A command should outlive its client when it
-// is detached, but not its pane.
+// In a tmux pane the keys work as on a terminal. A command outlives its client when it is
+// detached, but not its pane.
 func TestTmux(t *testing.T) {
 	t.Parallel()
 	path, err := exec.LookPath("tmux")

@@ -96,8 +96,8 @@ func TestTerminalIsBackAfterFailure(t *testing.T) {
 	p.wantCode(0)
 }
 
-// In a pipeline the other programs should keep the terminal. A command that reads from the terminal
-// should then get the foreground. ^C should reach all of them.
+// In a pipeline the other programs keep the terminal. A command that reads from the terminal then
+// gets the foreground. ^C reaches all of them.
 func TestPipeline(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

@@ -254,7 +254,7 @@ func f() {}
 
 const withoutEffect = "a directive without effect; it belongs directly above a method of an interface type that the package declares, outside of functions"
 
-// Each package should be rejected with exactly these messages, and all at once.
+// Each package must be rejected with exactly these messages, and all at once.
 func TestWrongDirectives(t *testing.T) {
 	files := map[string]string{
 		"valid/valid.go": "package valid\n\nimport (\n\t\"context\"\n\n\t\"" + modulePath + "/valid/internal/inner\"\n)\n\ntype Shop interface {\n\t//dibs:lock \"a\"\n\tPay(ctx context.Context) error\n}\n\n" +

@@ -15,8 +15,7 @@ import (
 var update = flag.Bool("update", false, "write the generated files of testdata/shapes")
 
 // Each package in testdata/shapes contains a single shape of interface. The first and the second
-// run should both generate the files in the repository. These should compile, and pass go vet and
-// gofmt.
+// run both generate the files in the repository. These compile, and pass go vet and gofmt.
 func TestShapes(t *testing.T) {
 	shapes := filepath.Join("testdata", "shapes")
 	committed := goFiles(t, shapes)
@@ -54,7 +53,7 @@ func TestShapes(t *testing.T) {
 	goTool(t, dir, "vet", pattern)
 }
 
-// This repository's generated files should be up to date.
+// This repository's generated files must be up to date.
 func TestRepositoryIsUpToDate(t *testing.T) {
 	want(t, "../..", 0, "", "", "-check", "./cmd/dibsgen/...", "./examples/declarative")
 }

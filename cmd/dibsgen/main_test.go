@@ -250,7 +250,7 @@ func TestNothingIsWrittenWithAProblem(t *testing.T) {
 }
 
 // While the source contains a syntax error, its directives may not be found. Then the generated
-// file should not count as left over.
+// file must not count as left over.
 func TestSyntaxErrorRemovesNothing(t *testing.T) {
 	for name, broken := range map[string]string{
 		"before the directive": strings.Replace(shop, "import", strings.Repeat("func (\n", 20)+"import", 1),
@@ -264,7 +264,7 @@ func TestSyntaxErrorRemovesNothing(t *testing.T) {
 	}
 }
 
-// A file excluded by its build constraint cannot be checked. Its generated file should be kept.
+// A file excluded by its build constraint cannot be checked. Its generated file is kept.
 func TestExcludedFile(t *testing.T) {
 	dir := newModule(t, map[string]string{
 		"shop/shop_plan9.go": shop, "shop/tagged.go": "//go:build special\n\n" + strings.ReplaceAll(shop, "Shop", "Tagged"), "shop/doc.go": "package shop\n",
@@ -295,7 +295,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// A module without dibs should be told how to get it.
+// For a module without dibs, the message says how to get it.
 func TestWithoutDibs(t *testing.T) {
 	dir := newModule(t, map[string]string{"shop/shop.go": shop, "go.work": "go 1.26.0\n\nuse .\n"})
 	t.Setenv("GOPROXY", "off")

@@ -196,7 +196,7 @@ func TestRenewLockLeaseAfterALoss(t *testing.T) {
 	})
 }
 
-// When the process exits, CertMagic should unlock all names, even if a renewal waits.
+// When the process exits, CertMagic unlocks all names, even if a renewal waits.
 func TestUnlockDuringRenewLockLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, store *memstore.Store, mine, theirs *dibscertmagic.Storage) {
 		ctx := t.Context()

@@ -60,8 +60,8 @@ func runChild(out io.Writer, args []string, issuing func() error) error {
 	return nil
 }
 
-// Five instances start at once. The first should ask the authority while the others wait, and the
-// others should find its certificate.
+// Five instances start at once. The first asks the authority while the others wait, and the
+// others find its certificate.
 func TestAuthorityIsAskedOnce(t *testing.T) {
 	const instances = 5
 	server, dir := redistest.Start(t), t.TempDir()

@@ -75,8 +75,8 @@ func wantRun(t *testing.T, c *childtest.Child) (at time.Time, fence uint64) {
 	return time.Unix(0, nanos), fence
 }
 
-// A process is killed in the middle of a run. No other process should run the job before the TTL
-// ends, and the survivor should run it when it is next due.
+// A process is killed in the middle of a run. No other process runs the job before the TTL ends.
+// The survivor runs it when it is next due.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

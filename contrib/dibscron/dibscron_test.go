@@ -121,7 +121,7 @@ func TestExactlyOnce(t *testing.T) {
 	}
 }
 
-// The doc comment's bound should be needed.
+// The doc comment's bound is needed.
 func TestMinHoldBelowTheSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if minutes := runsPerMinute(t, 10*time.Second, 10*time.Millisecond); minutes[1] == 60 {
@@ -180,7 +180,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A run's context should end when its lock is lost.
+// A run's context ends when its lock is lost.
 func TestRunEndsWithItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks, logged := open(t, memstore.New()), newLog()

@@ -79,8 +79,8 @@ func wantRun(t *testing.T, c *childtest.Child) (at time.Time, fence uint64) {
 	return time.Unix(0, nanos), fence
 }
 
-// A process is killed in the middle of a run. No other process should run the job before the TTL
-// ends, and the survivor should run it when it is next due.
+// A process is killed in the middle of a run. No other process runs the job before the TTL ends,
+// and the survivor runs it when it is next due.
 func TestLockerAfterACrash(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -202,7 +202,7 @@ func TestElectorAfterACrash(t *testing.T) {
 	t.Logf("the survivor leads %v after the crash, with a TTL of %v", after.Sub(killed), crashTTL)
 }
 
-// A leader stopped for longer than its TTL should not be the leader right afterwards: IsLeader
+// A leader stopped for longer than its TTL must not be the leader right afterwards: IsLeader
 // compares the clock.
 func TestElectorAfterAPause(t *testing.T) {
 	t.Parallel()

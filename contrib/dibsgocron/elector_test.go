@@ -140,7 +140,7 @@ func TestFailedCampaigns(t *testing.T) {
 	})
 }
 
-// After a Resign nobody should lead until the term's tasks have returned.
+// After a Resign nobody leads until the term's tasks have returned.
 func TestResignWaitsForTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -167,7 +167,7 @@ func TestResignWaitsForTasks(t *testing.T) {
 	})
 }
 
-// A task that begins after the term's end should not run.
+// A task that begins after the term's end does not run.
 func TestTaskOfAFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()

@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A Locker should forget each run's lock, even if a task does not use it.
+// A Locker forgets each run's lock, even if a task does not use it.
 func TestLockerForgets(t *testing.T) {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()
@@ -56,7 +56,7 @@ func nested() (all []func()) {
 	return append(all, func() { inner() }, inner())
 }
 
-// The compiler's names should be recognised, and other names should not.
+// The compiler's names must be recognised, and other names must not.
 func TestGeneratedName(t *testing.T) {
 	for _, f := range append(nested(), global, generic[int]{}.value, new(generic[string]).pointer, new(bytes.Buffer).Reset, function[int](), func() {}) {
 		if name := runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name(); !isGenerated(name) {

@@ -102,8 +102,8 @@ func TestMinHoldTooCloseToTheInterval(t *testing.T) {
 	})
 }
 
-// A run longer than the interval should keep its lock: the due times during the run are skipped,
-// and no two runs overlap.
+// A run longer than the interval keeps its lock: the due times during the run are skipped, and no
+// two runs overlap.
 func TestLongRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fleet{interval: time.Minute, ahead: time.Second, jobs: 1, ticks: 9, work: 150 * time.Second}

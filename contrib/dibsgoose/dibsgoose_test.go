@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A migration that takes an hour should keep its lock, because the lease is renewed.
+// A migration that takes an hour keeps its lock, because the lease is renewed.
 func TestMigrationLongerThanTheTTL(t *testing.T) {
 	file := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestLossInDo(t *testing.T) {
 	})
 }
 
-// A Locker can be shared. After a loss, the second user should wait for the first user's end.
+// A Locker can be shared. After a loss, the second user must wait for the first user's end.
 func TestSharedLockerAfterALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -201,7 +201,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A Provider in Do should not have a Locker with the same name.
+// A Provider in Do must not have a Locker with the same name.
 func TestLockerInDo(t *testing.T) {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()

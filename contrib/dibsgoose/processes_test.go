@@ -78,8 +78,8 @@ func waitFor(ctx context.Context, locks *dibs.Client, waiting int) error {
 	}
 }
 
-// Five replicas and two processes start at once. A single replica should run all migrations, while
-// all others wait.
+// Five replicas and two processes start at once. A single replica runs all migrations, while all
+// others wait.
 func TestReplicas(t *testing.T) {
 	const replicas, processes = 5, 2
 	server, file := redistest.Start(t), newFile(t)
@@ -127,8 +127,8 @@ func TestReplicas(t *testing.T) {
 	wantVersion(t, openForTest(t, file), 3)
 }
 
-// A process that dies during a migration should block the others for the TTL. The next should run
-// the missing migrations.
+// A process that dies during a migration blocks the others for the TTL. The next runs the missing
+// migrations.
 func TestKilledDuringAMigration(t *testing.T) {
 	server, file := redistest.Start(t), newFile(t)
 	first := childtest.Start(t, "hang", server.Addr(), file)

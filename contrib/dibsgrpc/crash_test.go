@@ -95,9 +95,9 @@ func occupy(t *testing.T, child *childtest.Child, client pb.TestServiceClient, l
 	return began, ended
 }
 
-// untilServed repeats a call until it succeeds. It checks the earlier responses: each should be
-// Aborted, and its RetryInfo the lease's expiry, which the caller knows to be between two times. A
-// call after the first promised time should be served.
+// untilServed repeats a call until it succeeds. It checks the earlier responses: each is Aborted,
+// and its RetryInfo the lease's expiry, which the caller knows to be between two times. A call
+// after the first promised time is served.
 func untilServed(t *testing.T, client pb.TestServiceClient, earliest, latest time.Time) {
 	t.Helper()
 	const slack = 500 * time.Millisecond // a renewal sent before a process ends can arrive later
@@ -145,7 +145,7 @@ func TestKilledServer(t *testing.T) {
 	wantCode(t, servicetest.Receive(t, "the first call ends", first), codes.Unavailable, 0) // from gRPC itself
 }
 
-// A server process is stopped for longer than the TTL. Its late handler should not succeed.
+// A server process is stopped for longer than the TTL. Its late handler does not succeed.
 func TestStoppedServer(t *testing.T) {
 	for late, name := range map[int32]string{1: "ignores the context", 2: "after the context"} {
 		t.Run(name, func(t *testing.T) {

@@ -25,8 +25,8 @@ import (
 
 type starter = func(*service, []dibsgrpc.Rule, ...grpc.DialOption) pb.TestServiceClient
 
-// shortTTL is for tests that lose a lease. A client that has just started may miss a revocation
-// event, and notice the revocation at the next renewal only.
+// shortTTL is for tests that lose a lease. A client that just started may miss a revocation event,
+// and notice the revocation at the next renewal only.
 var shortTTL = dibs.TTL(time.Second)
 
 // lose revokes a call's lease, and waits until its context ends.
@@ -253,7 +253,7 @@ func TestStreamsOfRequests(t *testing.T) {
 	})
 }
 
-// A rule that needs a request should fail the call if the client sends a stream.
+// A rule that needs a request fails the call if the client sends a stream.
 func TestByForAStreamOfRequests(t *testing.T) {
 	eachTransport(t, func(t *testing.T, start starter) {
 		rule := dibsgrpc.By(pb.TestService_FullDuplexCall_FullMethodName, func(context.Context, *pb.StreamingOutputCallRequest) (dibs.Doer, error) {

@@ -80,7 +80,7 @@ func badRequest(err error) error {
 // internal returns the status for a server fault.
 func internal(err error) error { return newError(codes.Internal, "the lock cannot be used", 0, err) }
 
-// retryDelay returns when a retry can succeed even after the holder crashed: when its lease has
+// retryDelay returns when a retry can succeed even after the holder crashed: when its lease is
 // expired, and a second later for each waiter.
 func retryDelay(busy *dibs.BusyError) time.Duration {
 	remaining := busy.Remaining

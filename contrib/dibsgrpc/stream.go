@@ -38,8 +38,8 @@ func (s *lockedStream) RecvMsg(message any) error {
 }
 
 // untilLost makes a call that can block, and returns at the loss without waiting for it. gRPC ends
-// the call when the method has returned. Nothing can end it before: its context is the transport's,
-// and only a caller or the method's end cancels it.
+// the call when the method returns. Nothing can end it before: its context is the transport's, and
+// only a caller or the method's end cancels it.
 func (s *lockedStream) untilLost(call func() error) error {
 	if err := s.lost(); err != nil {
 		return err

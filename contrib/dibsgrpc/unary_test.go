@@ -36,7 +36,7 @@ func by(lock dibs.Doer, options ...dibs.Option) dibsgrpc.Rule {
 	return dibsgrpc.ByContext(method, func(context.Context) (dibs.Doer, error) { return lock, nil }, options...)
 }
 
-// done is a handler that should not fail.
+// done is a handler that must not fail.
 func done(context.Context, any) (any, error) { return "done", nil }
 
 // never is a handler that should not run.
@@ -278,7 +278,7 @@ func (unreleased) Release(context.Context, driver.ReleaseRequest) (bool, error) 
 	return false, &driver.UnavailableError{Op: "release", Cause: io.ErrUnexpectedEOF}
 }
 
-// A failed release should not turn a success into an error.
+// A failed release does not turn a success into an error.
 func TestReleaseFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := dibs.New(unreleased{memstore.New()})
@@ -291,7 +291,7 @@ func TestReleaseFails(t *testing.T) {
 	})
 }
 
-// A lock that the function itself finds busy is no Aborted after it has run.
+// A lock that the function itself finds busy is no Aborted after it ran.
 func TestBusyInTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := dibs.New(memstore.New())

@@ -118,9 +118,9 @@ func occupy(t *testing.T, child *childtest.Child, url, late string) (began time.
 	return began, replies
 }
 
-// untilServed repeats a request until it succeeds. It checks the earlier responses: each should be
-// a 409, and its Retry-After the lease's expiry, which the caller knows to be between two times. A
-// request after the first promised time should be served.
+// untilServed repeats a request until it succeeds. It checks the earlier responses: each is a
+// 409, and its Retry-After the lease's expiry, which the caller knows to be between two times. A
+// request after the first promised time is served.
 func untilServed(t *testing.T, url string, earliest, latest time.Time) {
 	t.Helper()
 	const slack = 500 * time.Millisecond // a renewal sent before a process ends can arrive later

@@ -107,7 +107,7 @@ func badRequest(err error) *Error {
 	return &Error{Status: http.StatusBadRequest, Err: err}
 }
 
-// retryAfter returns when a retry can succeed even after the holder crashed: when its lease has
+// retryAfter returns when a retry can succeed even after the holder crashed: when its lease is
 // expired, and a second later for each waiter. It is at least one second, and exact for a reserved
 // name.
 func retryAfter(busy *dibs.BusyError) time.Duration {

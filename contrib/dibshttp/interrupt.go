@@ -28,11 +28,11 @@ type interrupter struct {
 	writingLate      int         // error writes in progress that began after the loss
 	late             *time.Timer // interrupts the last error write, or nil
 	interrupted      bool        // a deadline was set
-	unread           bool        // the request has a body, and the handler has not reached its end
+	unread           bool        // the request has a body, and the handler did not reach its end
 	ended            bool        // the handler returned or hijacked the connection, so the writer must not be used
 }
 
-// end ends the writer's use, when the handler has returned or hijacked the connection.
+// end ends the writer's use, when the handler returned or hijacked the connection.
 func (i *interrupter) end() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -125,7 +125,7 @@ func (i *interrupter) leave(count *int, err error) error {
 	return err
 }
 
-// leftRequest reports whether the handler has not read the body to its end, and whether the loss
+// leftRequest reports whether the handler did not read the body to its end, and whether the loss
 // interrupted a call.
 func (i *interrupter) leftRequest() (unread, interrupted bool) {
 	i.mu.Lock()
@@ -134,7 +134,7 @@ func (i *interrupter) leftRequest() (unread, interrupted bool) {
 }
 
 // stopReading bounds how long net/http waits for a client that does not send the rest of its
-// request. Call it after the loss, when the handler has returned.
+// request. Call it after the loss, after the handler's return.
 func (i *interrupter) stopReading(at time.Time) {
 	_ = http.NewResponseController(i.writer).SetReadDeadline(at)
 }
@@ -155,7 +155,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 }
 
 // Close can block, because net/http's Close reads the rest of the request. After the loss it does
-// nothing: net/http closes the body when the handler has returned.
+// nothing: net/http closes the body after the handler's return.
 func (b *requestBody) Close() error {
 	i := b.interrupter
 	if err := i.enter(&i.reading); err != nil {

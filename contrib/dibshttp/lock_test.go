@@ -226,7 +226,7 @@ func TestOnErrorWritesTheResponse(t *testing.T) {
 	}
 }
 
-// A client that disconnects while it waits should leave neither a lock nor a queue entry.
+// A client that disconnects while it waits leaves neither a lock nor a queue entry.
 func TestClientGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -416,7 +416,7 @@ func (unreleased) Release(context.Context, driver.ReleaseRequest) (bool, error) 
 	return false, &driver.UnavailableError{Op: "release", Cause: io.ErrUnexpectedEOF}
 }
 
-// A failed release should not turn a success into an error.
+// A failed release must not turn a success into an error.
 func TestReleaseFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := dibs.New(unreleased{memstore.New()})
@@ -461,7 +461,7 @@ func TestNestedLocks(t *testing.T) {
 	})
 }
 
-// A long handler may let others go first; its request then has a new lease.
+// A long handler may let others go first; its request then gets a new lease.
 func TestYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := newLocks(t, memstore.New())

@@ -176,8 +176,8 @@ func (s *signaling) FlushError() error {
 	return http.NewResponseController(s.ResponseWriter).Flush()
 }
 
-// SetReadDeadline returns when the interrupted call has ended. So the bytes sent by this call do
-// not depend on the time between two deadlines.
+// SetReadDeadline returns when the interrupted call is over. So the bytes sent by this call do not
+// depend on the time between two deadlines.
 func (s *signaling) SetReadDeadline(at time.Time) error {
 	err := http.NewResponseController(s.ResponseWriter).SetReadDeadline(at)
 	s.call.Lock()
@@ -250,7 +250,7 @@ func TestLostInEachState(t *testing.T) {
 }
 
 // sendPart sends a request's beginning, and returns the response. http.Client does not return an
-// HTTP/1 error before it has sent the request.
+// HTTP/1 error before it sent the request.
 func sendPart(t *testing.T, server *httptest.Server) (*http.Response, error) {
 	if server.EnableHTTP2 {
 		body, more := io.Pipe()
@@ -274,7 +274,7 @@ func dialPart(t *testing.T, server *httptest.Server) net.Conn {
 }
 
 // loseIn starts a server for a state. It returns the server, and a function that ends the coming
-// request's lease and waits until its handler has returned.
+// request's lease and waits until its handler returns.
 func loseIn(t *testing.T, state lostState, major int) (server *httptest.Server, lose func()) {
 	locks := newLocks(t, memstore.New(), shortTTL)
 	ready, returned := make(chan uint64, 1), make(chan error, 1)
@@ -326,7 +326,7 @@ func testLost(t *testing.T, state lostState, major int, want string) {
 	}
 }
 
-// An error write that begins after the loss should end, although the client does not read.
+// An error write that begins after the loss must end, although the client does not read.
 func TestErrorAfterTheLoss(t *testing.T) {
 	state := lostState{largeBody: true, work: func(w http.ResponseWriter, r *http.Request, ready func()) error {
 		sendError(w)
@@ -339,7 +339,7 @@ func TestErrorAfterTheLoss(t *testing.T) {
 	}
 }
 
-// The rest of an unread request should never be taken for the next request.
+// The rest of an unread request must never be taken for the next request.
 func TestRestOfAnInterruptedRequest(t *testing.T) {
 	for _, state := range lostStates {
 		if !strings.Contains(state.name, "in a read") && !strings.Contains(state.name, "Body.Close") {
@@ -387,7 +387,7 @@ func TestHeadersOfTheAbandonedResponse(t *testing.T) {
 	}
 }
 
-// A lock that the function itself finds busy, or cannot reach, is no 409 or 503 after it has run.
+// A lock that the function itself finds busy, or cannot reach, is no 409 or 503 after it ran.
 func TestBusyInTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := newLocks(t, memstore.New())

@@ -55,7 +55,7 @@ func find[T any](w http.ResponseWriter) (T, bool) {
 }
 
 // isSuccess reports whether a client takes the response for a success if its body ends normally. A
-// hijacked connection's client has its own protocol.
+// hijacked connection's client uses its own protocol.
 func (w *responseWriter) isSuccess() bool {
 	return w.status != http.StatusSwitchingProtocols && w.status < http.StatusBadRequest
 }

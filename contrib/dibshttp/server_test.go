@@ -77,8 +77,8 @@ func send(ctx context.Context, t *testing.T, server *httptest.Server, method, pa
 	return server.Client().Do(r)
 }
 
-// shortTTL is for tests that lose a lease. A client that has just started may miss a revocation
-// event, and notice the revocation at the next renewal only.
+// shortTTL is for tests that lose a lease. A client that just started may miss a revocation event,
+// and notice the revocation at the next renewal only.
 var shortTTL = dibs.TTL(time.Second)
 
 // lose revokes a request's lease, and waits until the request's context ends.
@@ -153,7 +153,7 @@ func TestLateHandler(t *testing.T) {
 	})
 }
 
-// An informational header should not count as final.
+// An informational header does not count as final.
 func TestEarlyHints(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, start func(http.Handler) *httptest.Server) {
 		locks := newLocks(t, memstore.New(), shortTTL)
@@ -239,7 +239,7 @@ func TestResponseController(t *testing.T) {
 	})
 }
 
-// A client that disconnects should leave no queue entry. Over HTTP/1 this is noticed only if the
+// A client that disconnects leaves no queue entry. Over HTTP/1 this is noticed only if the
 // request has no body; with a body, Wait ends the waiting.
 func TestClientLeavesTheQueue(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, start func(http.Handler) *httptest.Server) {

@@ -108,7 +108,7 @@ func TestNilPointer(t *testing.T) {
 	wantStatus(t, w, http.StatusInternalServerError, 0)
 }
 
-// A too large request should end the connection, as without a lock.
+// A too large request ends the connection, as without a lock.
 func TestTooLarge(t *testing.T) {
 	locks := newLocks(t, memstore.New())
 	read := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -130,7 +130,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// The handler should find the optional methods of the server's writer.
+// The handler finds the optional methods of the server's writer.
 func TestOptionalMethods(t *testing.T) {
 	methods := func(w http.ResponseWriter) (have [3]bool) {
 		_, have[0] = w.(http.Flusher)

@@ -149,7 +149,7 @@ func traceOfAnUncontendedLock(t *testing.T, b bed) {
 	r.wantTraces(t, calls, 2*calls) // acquire and release
 }
 
-// The caller's span should be the root.
+// The caller's span is the root.
 func traceOfACaller(t *testing.T, b bed) {
 	locks, r := b.open(t)
 	ctx, caller := r.caller(t.Context())
@@ -184,7 +184,7 @@ func traceOfAWaiter(t *testing.T, b bed) {
 	}
 }
 
-// A waiter behind another library's lock should poll.
+// A waiter behind another library's lock polls.
 func traceOfAPoll(t *testing.T, b bed) {
 	if len(b.servers.masters) == 0 {
 		t.Skip("which node has the name is not known here")
@@ -199,7 +199,7 @@ func traceOfAPoll(t *testing.T, b bed) {
 	r.wantTraces(t, 1, 4) // several acquires, and a release
 }
 
-// A call that gives up should leave the queue in the background. If a heartbeat was in flight, the
+// A call that gives up leaves the queue in the background. If a heartbeat was in flight, the
 // cancel continues until it can no longer arrive, up to half a Timeout later.
 func traceOfACancel(t *testing.T, b bed) {
 	first, _ := b.open(t)

@@ -25,8 +25,8 @@ func openRueidis(t *testing.T, r *recorder, option rueidis.ClientOption) rueidis
 	return client
 }
 
-// A call whose Redis client is closed sends pings, to find this out. They should belong to the
-// call. The subscription's pings belong to none.
+// A call whose Redis client is closed sends pings, to find this out. They belong to the call. The
+// subscription's pings belong to none.
 func TestTraceOfPings(t *testing.T) {
 	r := newRecorder(t)
 	client := openRueidis(t, r, rueidis.ClientOption{InitAddress: []string{redistest.Start(t).Addr()}})

@@ -230,7 +230,7 @@ func TestHeldSpan(t *testing.T) {
 	})
 }
 
-// Closing the Client ends leases, which should not be an error.
+// Closing the Client ends leases, which must not be an error.
 func TestLeaseEndedByClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder(t)
@@ -245,8 +245,7 @@ func TestLeaseEndedByClose(t *testing.T) {
 	})
 }
 
-// An Unlock that notices a loss, or is not confirmed by the store, should end the span with an
-// error.
+// An Unlock that notices a loss, or is not confirmed by the store, ends the span with an error.
 func TestHeldSpanOfAFailedRelease(t *testing.T) {
 	for result, store := range map[string]func() driver.Store{
 		"lost": func() driver.Store { return forgetful{driver.Complete(memstore.New())} },
@@ -276,7 +275,7 @@ func TestHeldSpanOfAFailedRelease(t *testing.T) {
 	}
 }
 
-// Hooks on two levels should have their own spans, the inner inside the outer.
+// Hooks on two levels must have their own spans, the inner inside the outer.
 func TestTwoHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder(t)

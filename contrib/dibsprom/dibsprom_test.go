@@ -135,8 +135,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// A second New on a Registerer should fail, with advice. A single Metrics' hooks serve two Clients,
-// and so does a Registerer with a label for each.
+// A second New on a Registerer fails, with advice. A single Metrics' hooks serve two Clients, and
+// so does a Registerer with a label for each.
 func TestTwoClients(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := newMetrics(t, reg, dibsprom.Config{})
@@ -194,7 +194,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// Lock names should not harm the text that Prometheus reads.
+// Lock names do not harm the text that Prometheus reads.
 func TestHostileNames(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := newMetrics(t, reg, dibsprom.Config{})
@@ -228,7 +228,7 @@ func exposition(t testing.TB, reg *prometheus.Registry) string {
 	return w.Body.String()
 }
 
-// The exported words should be the labels'.
+// The exported words must be the labels'.
 func TestWords(t *testing.T) {
 	words := func(n int, word func(i int) string) (all []string) {
 		for i := range n {

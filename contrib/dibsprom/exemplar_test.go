@@ -38,8 +38,8 @@ func exemplars(t *testing.T, reg *prometheus.Registry) (all []map[string]string)
 	return all
 }
 
-// TraceID's context should contain values added by an AcquireStart hook, such as a span. An id
-// rejected by the Prometheus client should be dropped, and its call still count.
+// TraceID's context contains values added by an AcquireStart hook, such as a span. An id rejected
+// by the Prometheus client is dropped, and its call still counts.
 func TestExemplars(t *testing.T) {
 	for _, native := range []bool{false, true} {
 		for id, want := range map[string]bool{

@@ -125,7 +125,7 @@ func TestMetricsOfFiles(t *testing.T) {
 	}
 }
 
-// Prometheus should accept each expression in the dashboard.
+// Prometheus accepts each expression in the dashboard.
 func TestGrafanaExpressions(t *testing.T) {
 	_, d := grafana(t)
 	var rules strings.Builder

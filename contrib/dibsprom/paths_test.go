@@ -362,7 +362,7 @@ func TestHandoff(t *testing.T) {
 	})
 }
 
-// Failed renewals should be counted, and also how little time was left at the next renewal.
+// Failed renewals are counted, and also how little time was left at the next renewal.
 func TestRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
@@ -404,7 +404,7 @@ func TestRenewals(t *testing.T) {
 	})
 }
 
-// Each degraded Client should count once, even if the event for a beginning or an end was dropped.
+// Each degraded Client must count once, even if the event for a beginning or an end was dropped.
 func TestDegraded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()

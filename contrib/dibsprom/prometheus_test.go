@@ -127,8 +127,8 @@ func service(out io.Writer, _ []string) error {
 	return http.Serve(listener, nil) // until the process is killed
 }
 
-// Prometheus scrapes a process with the rules in alerts.yml. When renewals fail, the alert should
-// fire while the lease is still held. A second should fire when it is lost.
+// Prometheus scrapes a process with the rules in alerts.yml. When renewals fail, the alert must
+// fire while the lease is still held. A second must fire when it is lost.
 func TestPrometheus(t *testing.T) {
 	t.Parallel()
 	bin := program(t, "prometheus")

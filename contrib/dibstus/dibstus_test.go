@@ -65,7 +65,7 @@ func TestRequestUnlock(t *testing.T) {
 	})
 }
 
-// A request that gets the lock while a third request waits should also end.
+// A request that gets the lock while a third request waits also ends.
 func TestRequestUnlockOfAWaiter(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *memstore.Store, mine, theirs *dibs.Client) {
 		requests := []handler.Lock{newLock(t, mine, upload), newLock(t, theirs, upload), newLock(t, mine, upload)}
@@ -159,7 +159,7 @@ func TestInvalidOption(t *testing.T) {
 	wantError(t, newLock(t, locks, upload, dibs.TTL(-1)).Lock(t.Context(), mustNotBeCalled), dibs.ErrInvalid)
 }
 
-// The reply to the client should not contain the store's address.
+// The reply to the client must not contain the store's address.
 func TestStoreIsNotAvailable(t *testing.T) {
 	server := redistest.Start(t)
 	conn := redistest.Dial(server.Addr())
@@ -176,7 +176,7 @@ func TestStoreIsNotAvailable(t *testing.T) {
 	}
 }
 
-// IDs come from URLs. IDs that no store accepts as a name should also be locks, and different ones.
+// IDs come from URLs. IDs that no store accepts as a name are also locks, and different ones.
 func TestOddIDs(t *testing.T) {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()

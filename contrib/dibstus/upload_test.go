@@ -182,7 +182,7 @@ func patchHeader(offset int) http.Header {
 	}
 }
 
-// A client that resumes at another server should end its old request. The file should be exact.
+// A client that resumes at another server must end its old request. The file must be exact.
 func TestResumeAtAnotherServer(t *testing.T) {
 	redis, dir := redistest.Start(t), t.TempDir()
 	a, b := childtest.Start(t, "serve", redis.Addr(), dir), childtest.Start(t, "serve", redis.Addr(), dir)
@@ -210,7 +210,7 @@ func TestResumeAtAnotherServer(t *testing.T) {
 	client.finish(urlB, offset)
 }
 
-// After a server crashes, another should continue when the TTL has passed.
+// After a server crashes, another continues when the TTL has passed.
 func TestResumeAfterACrash(t *testing.T) {
 	redis, dir := redistest.Start(t), t.TempDir()
 	a, b := childtest.Start(t, "serve", redis.Addr(), dir), childtest.Start(t, "serve", redis.Addr(), dir)

@@ -155,7 +155,7 @@ func TestBoardColours(t *testing.T) {
 	}
 }
 
-// With many names, the rows on the screen should be read. An unread row should show the counts.
+// With many names, the rows on the screen are read. An unread row shows the counts.
 func TestBoardOfManyNames(t *testing.T) {
 	now := time.Now()
 	var b Board
@@ -216,7 +216,7 @@ func TestBoardShowsEachCycle(t *testing.T) {
 	}
 }
 
-// Processes that wait for each other should be shown above the names.
+// Processes that wait for each other are shown above the names.
 func TestBoardShowsCycles(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
 	const one, two = "web:1:AAAAclient0000000:m-random", "web:2:BBBBclient0000000:m-random"

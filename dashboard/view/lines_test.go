@@ -92,7 +92,7 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// A table that fits should not be shortened.
+// A table that fits is not shortened.
 func TestFitExactly(t *testing.T) {
 	name := strings.Repeat("n", 30)
 	whole := Table{{"NAME", "TTL"}, {name, "28s"}}

@@ -378,7 +378,7 @@ func TestCountsOf(t *testing.T) {
 	}
 }
 
-// A summary should say the same as the state.
+// A summary says the same as the state.
 func TestSummaryOf(t *testing.T) {
 	data := driver.State{Name: "d", Foreign: &driver.Foreign{Key: "d", Remaining: time.Second}, Holding: 1, Holders: []driver.Holder{{Token: "x", Remaining: -1}}}
 	busy := locked("b", time.Minute, 3*time.Second)
@@ -405,7 +405,7 @@ func TestSummaryOf(t *testing.T) {
 	}
 }
 
-// A name that may not be read should be shown with the reason.
+// A name that may not be read is shown with the reason.
 func TestUnreadableName(t *testing.T) {
 	refusal := errors.New("NOPERM no\x1b")
 	for _, err := range []error{refusal, &driver.UnavailableError{Op: "inspect", Name: "a", Cause: refusal}} {

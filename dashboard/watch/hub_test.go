@@ -65,8 +65,8 @@ func TestOnePollerForAllFollowers(t *testing.T) {
 	})
 }
 
-// Concurrent calls to Latest should share a poll, and no poll should begin sooner than every after
-// the last.
+// Concurrent calls to Latest must share a poll, and no poll begins sooner than every after the
+// last.
 func TestLatest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, s := newHub(t, "a")
@@ -189,7 +189,7 @@ func TestKeptChangesAreBounded(t *testing.T) {
 	}
 }
 
-// The end of a revoked lease should not be an event, however many others there are. A poll should
+// The end of a revoked lease must not be an event, however many others there are. A poll must
 // search the revocations since the poll before, but not the changes.
 func TestManyChangesAndRevocations(t *testing.T) {
 	const names = 2000

@@ -32,7 +32,7 @@ func (s ignoresContext) List(context.Context, string) ([]string, error) {
 	return nil, nil
 }
 
-// A silent store should be found out within the timeout. A scan over many keys can take longer.
+// A silent store is found out within the timeout. A scan over many keys can take longer.
 func TestListIsBounded(t *testing.T) {
 	for _, c := range []struct{ inspect, list, want time.Duration }{
 		{0, 2 * time.Minute, time.Minute}, {2 * time.Minute, 0, time.Second},
@@ -49,8 +49,8 @@ func TestListIsBounded(t *testing.T) {
 	}
 }
 
-// A scan should take at most a twentieth of the time. Between two scans, the last scan's names
-// should be read.
+// A scan takes at most a twentieth of the time. Between two scans, the last scan's names are
+// read.
 func TestSlowListsAreRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -230,7 +230,7 @@ func TestPollsEndWithTheirContext(t *testing.T) {
 	})
 }
 
-// A single part's failure should fail the poll.
+// A single part's failure must fail the poll.
 func TestPollFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -351,7 +351,7 @@ func (s slowParts) InspectAll(_ context.Context, names []string) ([]driver.State
 	return make([]driver.State, len(names)), nil
 }
 
-// A panic in another goroutine should become the caller's panic, with the first stack.
+// A panic in another goroutine becomes the caller's panic, with the first stack.
 func TestPollerPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := scripted{Full: driver.Complete(memstore.New()),

@@ -113,7 +113,7 @@ func release(t *testing.T, s driver.Store, name string) {
 // renewWait is the waiter's heartbeat.
 func renewWait(t *testing.T, s driver.Store) { acquire(t, s, "n00500", "waiter") }
 
-// When names come on display and go, they should not count as acquired or released.
+// When names come on display and go, they do not count as acquired or released.
 func TestEventsOfSparsePolls(t *testing.T) {
 	at := time.Now()
 	var w Watcher
@@ -141,7 +141,7 @@ func TestEventsOfSparsePolls(t *testing.T) {
 	}
 }
 
-// The names on a page should be read until they are no longer shown.
+// The names on a page must be read until they are no longer shown.
 func TestDisplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := NewHub(Poller{crowd(t), time.Second}, "*", time.Second, nil)

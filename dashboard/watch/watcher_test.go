@@ -80,8 +80,8 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// A holder seen several times should keep the time of the first poll that saw it, and its fence's
-// time if known.
+// A holder seen several times keeps the time of the first poll that saw it, and its fence's time
+// if known.
 func TestWatcherKnowsHowLongALeaseWasHeld(t *testing.T) {
 	var w Watcher
 	at := time.Now()
@@ -118,7 +118,7 @@ func queueOf(holder string, waiting int, waiters ...string) driver.State {
 	return s
 }
 
-// A name's holders should be compared even if not all waiters are listed.
+// A name's holders are compared even if not all waiters are listed.
 func TestWatcherSeesTheHoldersOfALongQueue(t *testing.T) {
 	var w Watcher
 	at := time.Now()
@@ -164,7 +164,7 @@ func TestWatcherKnowsHowLongAWaiterWaited(t *testing.T) {
 	}
 }
 
-// A lease that ends with a reservation should be two holders: the lease and the reservation.
+// A lease that ends with a reservation counts as two holders: the lease and the reservation.
 func TestWatcherSeesAReservationAsANewHolder(t *testing.T) {
 	var w Watcher
 	at := time.Now()
@@ -176,7 +176,7 @@ func TestWatcherSeesAReservationAsANewHolder(t *testing.T) {
 	}
 }
 
-// A hand-off should name the previous holder only if there is no other.
+// A hand-off names the previous holder only if there is no other.
 func TestWatcherSeesAHandOffAmongReaders(t *testing.T) {
 	var w Watcher
 	at := time.Now()

@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A stopped leader should finish its work. Only then should the next lead, at once.
+// A stopped leader finishes its work. Only then does the next lead, at once.
 func TestStopHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, leading, terms := memstore.New(), 0, 0

@@ -99,7 +99,7 @@ func TestClocks(t *testing.T) {
 	storetest.RunClocks(t, func(t *testing.T) driver.Store { return open(t, url, bucketOf(t)) })
 }
 
-// An existing bucket should keep its settings, and be used with them.
+// An existing bucket keeps its settings, and is used with them.
 func TestExistingBucket(t *testing.T) {
 	t.Parallel()
 	url := startServer(t)
@@ -150,7 +150,7 @@ func TestBucketWithTTL(t *testing.T) {
 	}
 }
 
-// Many clients that begin at the same time should create a single bucket.
+// Many clients that begin at the same time create a single bucket.
 func TestCreatedTogether(t *testing.T) {
 	t.Parallel()
 	url := startServer(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The page should show excerpts from the store, and from its tests.
+// The page must show excerpts from the store, and from its tests.
 func TestPageShowsTheStore(t *testing.T) {
 	t.Parallel()
 	page := read(t, "../../docs/kvstore.md")

@@ -16,8 +16,8 @@ var (
 	link  = regexp.MustCompile(`\]\(\.\./\.\./examples/recipes/(\w+)\)`)
 )
 
-// Each Go block in a page should consist of whole lines from a single file in the package linked by
-// the page. So the page's code is compiled, and the package's tests run it.
+// Each Go block in a page consists of whole lines from a single file in the package linked by the
+// page. So the page's code is compiled, and the package's tests run it.
 func TestPagesShowTestedCode(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob(pages + "/*.md")

@@ -446,7 +446,7 @@ func TestNoTextShowsPartOfAPassword(t *testing.T) {
 	}
 }
 
-// A size larger than the memory should be rejected, and the largest possible size should not.
+// A size larger than the memory must be rejected, and the largest possible size must not.
 func TestSizes(t *testing.T) {
 	for name, most := range map[string]int{
 		"pool_size": 65535, "min_idle_conns": 65535, "max_idle_conns": 65535, "max_active_conns": 65535,
@@ -516,8 +516,8 @@ func TestParametersOfLibrary(t *testing.T) {
 	}
 }
 
-// An error from Parse should be a single line and repeat nothing in the URL. A valid URL's String
-// should be a single line, show no password, and be a valid URL itself.
+// An error from Parse must be a single line and repeat nothing in the URL. A valid URL's String
+// must be a single line, show no password, and be a valid URL itself.
 func FuzzURL(f *testing.F) {
 	for _, form := range []string{
 		"redis://:%s@host:6379/x", "http://u:%s@h", "redis://%s@h/?a=b", "%s", "redis://h/%s@", "::%s@",

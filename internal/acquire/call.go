@@ -48,7 +48,7 @@ func (l Limits) Life(b *work.Background) context.Context {
 	return b.UntilDrain()
 }
 
-// Begin begins a call that was not begun, or has ended. In the request, it sets Seq, Late, and the
+// Begin begins a call that was not begun, or is over. In the request, it sets Seq, Late, and the
 // fields that depend on each reply. own means that the caller chose the token and may use it again.
 func (c *Call) Begin(a *Acquirer, request driver.AcquireRequest, limits Limits, own bool) {
 	*c = Call{a: a, request: request, limits: limits, own: own}
@@ -57,7 +57,7 @@ func (c *Call) Begin(a *Acquirer, request driver.AcquireRequest, limits Limits, 
 	c.waiter = a.Inbox.add(request.Token)
 }
 
-// HasBegun reports whether the call has begun and not ended.
+// HasBegun reports whether the call is in progress.
 func (c *Call) HasBegun() bool { return c.waiter != nil }
 
 // Name returns the call's first name, or an empty string if it was never begun.
@@ -66,9 +66,9 @@ func (c *Call) Name() string { return c.request.Name }
 // Token returns the call's token, or an empty string if it was never begun.
 func (c *Call) Token() string { return c.request.Token }
 
-// End ends a call, if it has begun. Unless the caller keeps its grant, the call leaves nothing at
-// the store: no queue entry, no lock, and no unanswered request that arrives later. values is the
-// call's context.
+// End ends a call, if it is in progress. Unless the caller keeps its grant, the call leaves nothing
+// at the store: no queue entry, no lock, and no unanswered request that arrives later. values is
+// the call's context.
 func (c *Call) End(values context.Context, keep bool) {
 	if c.waiter == nil {
 		return
@@ -134,8 +134,8 @@ func (c *Call) busy(ctx context.Context) Outcome {
 	return Outcome{Why: Busy, Reply: c.reply, Replied: c.replied, Cause: cause(ctx)}
 }
 
-// send sends a request. It repeats it while the outcome is unknown and the operation timeout has
-// not passed.
+// send sends a request. It repeats it while the outcome is unknown and the operation timeout is not
+// over.
 func (c *Call) send(ctx context.Context) error {
 	timeout := c.limits.Timeout
 	if c.replied && c.limits.Queue {

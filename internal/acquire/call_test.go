@@ -48,8 +48,8 @@ func newAcquirer(s driver.Store) *Acquirer {
 	return a
 }
 
-// A call should end with a grant, or with an outcome that gives the reason. Only a call that may
-// have left something at the store should cancel it.
+// A call ends with a grant, or with an outcome that gives the reason. Only a call that may have
+// left something at the store cancels it.
 func TestEndsOfACall(t *testing.T) {
 	const ttl = 30 * time.Second
 	busy := driver.AcquireReply{Holder: "other", Position: 1, Ticket: 7, Fence: 100, Remaining: time.Hour}
@@ -207,7 +207,7 @@ func TestWaiterRetriesSoonInEachOutage(t *testing.T) {
 	})
 }
 
-// Waiters should repeat their requests when the holder's lease expires, in sequence but all within
+// Waiters must repeat their requests when the holder's lease expires, in sequence but all within
 // a short time: earlier waiters may be dead.
 func TestRetryDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

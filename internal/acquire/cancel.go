@@ -38,10 +38,10 @@ func (a *Acquirer) Cancel(values context.Context, request driver.AcquireRequest,
 // A try is a request that is repeated in the background.
 type try func(ctx context.Context, until time.Time) (done bool, err error)
 
-// retryUntilDone runs tries in the background until a try is done or life has passed. A renewal
-// sent earlier may arrive within an operation timeout and make life longer. A hanging try does not
-// delay the next, which may use another connection. The pauses grow with the elapsed time, and the
-// budget limits the number in flight. The store's client sees a context's values, such as a trace.
+// retryUntilDone runs tries in the background until a try is done or life is over. A renewal sent
+// earlier may arrive within an operation timeout and make life longer. A hanging try does not delay
+// the next, which may use another connection. The pauses grow with the elapsed time, and the budget
+// limits the number in flight. The store's client sees a context's values, such as a trace.
 func (a *Acquirer) retryUntilDone(values context.Context, cancelling *Cancellation, life time.Duration, do try) {
 	const atOnce, soon, longest = 4, 400 * time.Millisecond, 5 * time.Second
 	begin := a.Clock.Now()
@@ -71,8 +71,7 @@ func (a *Acquirer) retryUntilDone(values context.Context, cancelling *Cancellati
 	}
 }
 
-// tryInBackground makes a try when the budget has room. It reports whether no further try is
-// needed.
+// tryInBackground makes a try when the budget permits. It reports whether no further try is needed.
 func (a *Acquirer) tryInBackground(ctx context.Context, cancelling *Cancellation, do try) bool {
 	on, err := a.Gate.Wait(ctx, load.Cleanup)
 	if err != nil {

@@ -110,7 +110,7 @@ func (w *waiter) putLocked(e driver.Event) {
 	w.event <- e
 }
 
-// SetFlow records whether events flow, and returns the previous value. If the flow has stopped or
+// SetFlow records whether events flow, and returns the previous value. If the flow stopped or
 // resumed, it first calls changed, in the order of the changes. The inbox's lock is held meanwhile,
 // so changed should only queue its work.
 func (i *Inbox) SetFlow(now Flow, changed func()) (before Flow) {

@@ -32,7 +32,7 @@ func TestInboxDeliversByToken(t *testing.T) {
 	}
 }
 
-// A late waiter should see the newest event, but keep a grant.
+// A late waiter sees the newest event, but keeps a grant.
 func TestInboxKeepsGrants(t *testing.T) {
 	var box Inbox
 	w := box.add("a")

@@ -21,7 +21,7 @@ type Grant struct {
 	Unanswered time.Time     // an unanswered try may arrive until then; or zero
 }
 
-// Why says how a call has ended.
+// Why says how a call ended.
 type Why uint8
 
 // Ends of a call.
@@ -34,14 +34,14 @@ const (
 	again       // the next request is due; no caller sees it
 )
 
-// An Outcome says how a call has ended. The zero Outcome belongs to a grant.
+// An Outcome says how a call ended. The zero Outcome belongs to a grant.
 type Outcome struct {
 	Why     Why
 	Reply   driver.AcquireReply // the last reply
 	Replied bool                // there was a reply
 	Err     error               // for Failed
 	Unknown bool                // for Failed: a request without an answer may have arrived
-	Cause   error               // why the context ended; nil if it has not
+	Cause   error               // why the context ended; nil if it did not
 }
 
 // MayRetry reports whether another attempt may succeed.
@@ -49,8 +49,8 @@ func (o Outcome) MayRetry() bool {
 	return o.Why == Busy || o.Why == Failed && !answer.IsRefusal(o.Err) && !answer.IsPermanent(o.Err)
 }
 
-// Ended returns the outcome for a call whose context has ended before another attempt, or whose
-// client has ended if ctx is valid.
+// Ended returns the outcome for a call whose context ended before another attempt, or whose client
+// ended if ctx is valid.
 func (o Outcome) Ended(ctx context.Context, name string) Outcome {
 	if ctx.Err() == nil {
 		return Outcome{Why: Closed}

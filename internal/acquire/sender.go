@@ -26,9 +26,9 @@ type Attempt struct {
 	Until time.Time     // when the request must have been answered
 }
 
-// Retry makes attempts until an attempt has an outcome, until end, or until ctx ends. It returns
-// the last error. A hanging attempt leaves time for another attempt on another connection. The
-// first attempt is sent at once, the others when the budget has room.
+// Retry makes attempts until an attempt's outcome is known, until end, or until ctx ends. It
+// returns the last error. A hanging attempt leaves time for another attempt on another connection.
+// The first attempt is sent at once, the others when the budget permits.
 func (s *Sender) Retry(ctx context.Context, end time.Time, do func(Attempt) error) error {
 	err := s.try(ctx, s.trip.AttemptDeadline(time.Now(), end), do)
 	for n := 0; ; n++ {
@@ -48,8 +48,8 @@ func (s *Sender) Retry(ctx context.Context, end time.Time, do func(Attempt) erro
 	}
 }
 
-// sendHeartbeat repeats an answered request when the budget has room: a waiter's heartbeat. It
-// makes a single attempt, because a waiter repeats it in any case.
+// sendHeartbeat repeats an answered request when the budget permits: a waiter's heartbeat. It makes
+// a single attempt, because a waiter repeats it in any case.
 func (s *Sender) sendHeartbeat(ctx context.Context, end time.Time, do func(Attempt) error) error {
 	return s.tryInTurn(ctx, end, load.Waiter, do)
 }
@@ -70,7 +70,7 @@ func (s *Sender) try(ctx context.Context, until time.Time, do func(Attempt) erro
 // errNoRoom is the error for an attempt that got no room before its end.
 var errNoRoom = &driver.UnavailableError{Op: "send", Unsent: true, Cause: errors.New("not sent in time: the store answers slowly")}
 
-// tryInTurn makes an attempt when the budget has room. A repeated attempt leaves time for another.
+// tryInTurn makes an attempt when the budget permits. A repeated attempt leaves time for another.
 func (s *Sender) tryInTurn(ctx context.Context, end time.Time, kind load.Kind, do func(Attempt) error) error {
 	const short = 100 * time.Millisecond
 	begin := time.Now()

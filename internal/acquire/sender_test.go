@@ -57,8 +57,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// The deadline of the caller's context should limit an attempt, and its end should stop the
-// retries.
+// The deadline of the caller's context must limit an attempt, and its end must stop the retries.
 func TestRetryEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSender()
@@ -77,7 +76,7 @@ func TestRetryEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// A retry that got room shortly before its end should not be sent: its answer would be late.
+// A retry that got room shortly before its end is not sent: its answer would be late.
 func TestRetryThatWaitedTooLongIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, tries := newSender(), 0

@@ -15,7 +15,7 @@ import (
 type Store struct {
 	*driver.Full
 	IsBack  func() bool // called when the store is back; false asks for another call at the next success
-	failing atomic.Bool // an operation could not reach the store, and none has succeeded since
+	failing atomic.Bool // an operation could not reach the store, and none succeeded since
 }
 
 // Acquire is the store's Acquire.

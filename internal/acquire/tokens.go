@@ -83,8 +83,8 @@ func (t *tokens) addLocked(names []string, token string, holders, cancels int) {
 	}
 }
 
-// cancelling returns a channel that is closed when a cancellation for any of these names has ended,
-// or nil if there is none.
+// cancelling returns a channel that is closed when a cancellation for any of these names ends, or
+// nil if there is none.
 func (t *tokens) cancelling(names []string, token string) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,8 +108,8 @@ type Cancellation struct {
 	lateUntil time.Time // a request without an answer may arrive until then
 }
 
-// Cancelling records that leases with a caller's own token are being ended. Until the result has
-// ended, no call with this token begins.
+// Cancelling records that leases with a caller's own token are being ended. Until the result ends,
+// no call with this token begins.
 func (a *Acquirer) Cancelling(names []string, token string) *Cancellation {
 	a.tokens.add(names, token, 0, 1)
 	return &Cancellation{tokens: &a.tokens, names: names, token: token}

@@ -53,7 +53,7 @@ const subscriptionWait = time.Second / 2
 // tryBeforeEvents sends a new client's first request, before the client is subscribed and can be
 // notified. The request does not queue: a release would skip the queue entry of a client without a
 // subscription, and serve later waiters first. If the name is not free, the call waits until the
-// client is subscribed, or until the store has no events. Then it can queue.
+// client is subscribed, or until the store delivers no events. Then it can queue.
 func (c *Call) tryBeforeEvents(ctx context.Context) (Grant, Outcome) {
 	c.request.Queue = false
 	g, o := c.try(ctx)

@@ -5,7 +5,7 @@ import "time"
 // Reason returns why the lease is not held, or Held.
 func (s *State) Reason() Reason { return s.Times.reason }
 
-// End returns why the lease has ended, or Held.
+// End returns why the lease ended, or Held.
 func (s *State) End() End {
 	e := s.readExtra().end
 	e.Reason = s.Times.reason
@@ -82,7 +82,7 @@ func (s *State) Revoke(fence uint64, message string) {
 }
 
 // MayRemain reports whether the store may still have parts of an ended lease. There are three
-// cases: a late renewal succeeded, other names are left, or a minority of quorum nodes still has
+// cases: a late renewal succeeded, other names are left, or a minority of quorum nodes still keeps
 // the lease that the majority lost.
 func (s *State) MayRemain() bool {
 	return s.Times.reason.IsExpiry() || s.Times.reason == Missing || s.More() > 0

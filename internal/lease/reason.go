@@ -16,7 +16,7 @@ const (
 	Merged          // its names belong to another lease
 	Released        // by its owner
 	Expired         // not renewed in time
-	MaxHold         // its longest time has passed
+	MaxHold         // its longest time is over
 	Missing         // the store no longer has it
 	Revoked         // an operator released it
 	Closed          // the client released it
@@ -39,9 +39,9 @@ type End struct {
 	Message string // from the operator who revoked it
 }
 
-// MissingEnd returns the end of a lease whose name the store no longer has, according to the error of
-// a request. The cause is what the error says of the loss, for instance of the value that the key
-// has now. It is no ErrWrongType: the lease is lost in any case.
+// MissingEnd returns the end of a lease whose name the store no longer has, according to a
+// request's error. The cause is the error's text about the loss, for instance about the key's
+// present value. It is no ErrWrongType: the lease is lost in any case.
 func MissingEnd(name string, err error) End {
 	e := End{Reason: Missing, Name: name}
 	var wrong *driver.WrongTypeError

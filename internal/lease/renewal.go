@@ -32,8 +32,8 @@ func (t *Times) NextAction() (at, early time.Duration) {
 
 // Early returns how long before its time an action can be done, if it can be done early at all. A
 // scheduler that is late will be late again, so it does the actions due until then now. But it
-// should do so at most three times as early: then no renewal is due again when it has just been
-// answered.
+// should do so at most three times as early: then no renewal is due again directly after its
+// answer.
 func Early(early, late time.Duration) time.Duration { return early + min(late, 2*early) }
 
 // IsDue reports whether a renewal is to be sent now. late is how late the scheduler is.
@@ -131,8 +131,8 @@ func (t *Times) RecordNoAnswer(why error) {
 	}
 }
 
-// RetryAt returns when a renewal that has just failed is repeated. The pauses grow, and are short
-// compared with the TTL and with the remaining time.
+// RetryAt returns when a failed renewal is repeated. The pauses grow, and are short compared with
+// the TTL and with the remaining time.
 func (t *Times) RetryAt(now time.Duration) time.Duration {
 	failing := now - t.deadlineFrom - t.ttl/3
 	d := min(max(failing/2, 50*time.Millisecond), t.ttl/80, (t.deadline-now)/4)

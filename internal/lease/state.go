@@ -1,5 +1,5 @@
 // Package lease contains a lease's state: a client's record about a lock that it holds. Times,
-// replies and store errors go in. The next state, requests, and an End come out. The package has
+// replies and store errors go in. The next state, requests, and an End come out. The package uses
 // neither lock nor clock: all times are arguments, in the client clock's time.
 package lease
 
@@ -54,8 +54,8 @@ func Granted(r driver.AcquireRequest, fence uint64, ttl time.Duration) State {
 	return s
 }
 
-// Attached returns the state of a lease that somebody else has acquired, and whose weight is not known.
-// Begin starts it, when the store has extended it.
+// Attached returns the state of a lease acquired by somebody else, with an unknown weight. Begin
+// starts it, when the store extended it.
 func Attached(names []Named, token string, now, ttl time.Duration) State {
 	s := State{
 		Name: names[0].Name, Token: token, fence: names[0].Fence, weight: 1, limit: driver.Unlimited,

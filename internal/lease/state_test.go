@@ -221,7 +221,7 @@ func TestStateMerge(t *testing.T) {
 	}
 }
 
-// A lease with several groups of names should count as acquired once it contains all groups.
+// A lease with several groups of names counts as acquired once it contains all groups.
 func TestStateBeginsWhole(t *testing.T) {
 	for name, test := range map[string]struct {
 		minHold, maxHold                              time.Duration
@@ -262,7 +262,7 @@ func TestStateSendsAgain(t *testing.T) {
 	}
 }
 
-// A lost lease's error should be the failed renewal's, even if the next renewal gets no answer.
+// A lost lease's error is the failed renewal's, even if the next renewal gets no answer.
 func TestStateKeepsTheReason(t *testing.T) {
 	refused := &driver.UnavailableError{Op: "extend", Cause: errors.New("connection refused")}
 	for _, failed := range []bool{false, true} {
@@ -281,7 +281,7 @@ func TestStateKeepsTheReason(t *testing.T) {
 	}
 }
 
-// The answer to a late request should count, and a failure older than a success should not.
+// The answer to a late request counts, and a failure older than a success does not.
 func TestStateRecordsLateAnswers(t *testing.T) {
 	s := newState(10 * second)
 	s.Times.Send()
@@ -318,7 +318,7 @@ func TestStateAwaitsTheLastRenewal(t *testing.T) {
 	}
 }
 
-// A TTL requested by the caller should also apply to later renewals.
+// A TTL requested by the caller must also apply to later renewals.
 func TestStateConfirms(t *testing.T) {
 	s := newState(10 * second)
 	s.Times.changeExtra().renewErr = driver.ErrUnavailable
@@ -407,8 +407,8 @@ func TestStateWithoutExtra(t *testing.T) {
 	}
 }
 
-// A weight without an answer should count as the smaller weight, and a change should be kept while
-// it can still arrive.
+// A weight without an answer counts as the smaller weight, and a change is kept while it can
+// still arrive.
 func TestStateResizes(t *testing.T) {
 	at := time.Unix(1, 0)
 	for name, test := range map[string]struct {
@@ -479,8 +479,8 @@ func TestStateDoubts(t *testing.T) {
 	}
 }
 
-// If the answer to a renewal would be too late, the renewal should wait, for half of the remaining
-// time. But in the first half of its time none should wait, however slow the store is.
+// If the answer to a renewal would be too late, the renewal waits, for half of the remaining
+// time. But in the first half of its time none waits, however slow the store is.
 func TestStatePostpones(t *testing.T) {
 	for name, test := range map[string]struct {
 		now, needs, renewAt time.Duration // renewAt: zero if it is sent
@@ -522,8 +522,8 @@ func TestStateUnanswered(t *testing.T) {
 	wantUntil("a change of the weight after another one", at.Add(3*second+clock.Slack))
 }
 
-// A cancel should be repeated for as long as the store may keep the lease. This is longer than its
-// TTL after a request with another TTL, and while a renewal may arrive.
+// A cancel is repeated for as long as the store may keep the lease. This is longer than its TTL
+// after a request with another TTL, and while a renewal may arrive.
 func TestStateStoredFor(t *testing.T) {
 	longer := func(s *State) { s.Times.MayExtend(2*second, 30*second) }
 	for name, test := range map[string]struct {

@@ -12,7 +12,7 @@ type Times struct {
 	deadline     time.Duration // the lease is lost at this time
 	deadlineFrom time.Duration // the request that set the deadline was sent at this time
 	renewAt      time.Duration // time of the next renewal, or never
-	extra        *timesExtra   // what only some leases have; or nil
+	extra        *timesExtra   // rarely used fields; or nil
 
 	// Side by side they share a single word.
 	rule           rule
@@ -239,5 +239,5 @@ func (t *Times) setRenewErr(err error) {
 	}
 }
 
-// IsNew reports whether the store has not yet answered any of the lease's renewals.
+// IsNew reports whether no renewal of the lease was answered yet.
 func (t *Times) IsNew() bool { return !t.wasRenewed }

@@ -45,7 +45,7 @@ func (s *State) BeginResize(weight, limit int) Resize {
 }
 
 // EndResize ends a weight change that was not made, as far as is known. Without an answer, the
-// lease has the smaller weight: another change or a release follows.
+// smaller weight counts: another change or a release follows.
 func (s *State) EndResize(r Resize, answered bool) {
 	mayFollow := s.LateResize() != r.late // an attempt for this change got no answer
 	if !answered && mayFollow {

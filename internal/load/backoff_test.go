@@ -75,7 +75,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// Failures far apart should not count as an outage.
+// Failures far apart must not count as an outage.
 func TestRareFailures(t *testing.T) {
 	b := load.Backoff{Shortest: time.Millisecond, Longest: time.Second, Part: 2}
 	now := time.Now()

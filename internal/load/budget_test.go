@@ -25,7 +25,7 @@ func endAll(b *Budget, now time.Duration, sent []Sent, what Outcome) {
 	}
 }
 
-// While answers are fast, the limit should grow with the requests.
+// While answers are fast, the limit grows with the requests.
 func TestLimitGrows(t *testing.T) {
 	b := NewBudget()
 	now := time.Duration(0)
@@ -137,7 +137,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// After a failure, the pause should grow, but not beyond the patience.
+// After a failure, the pause grows, but not beyond the patience.
 func TestPauseAfterFailures(t *testing.T) {
 	b := NewBudget()
 	now := time.Duration(0)
@@ -165,7 +165,7 @@ func TestPauseAfterFailures(t *testing.T) {
 	}
 }
 
-// No kind of request should take all the room.
+// No kind of request takes all the room.
 func TestShares(t *testing.T) {
 	for first := range kinds {
 		for second := range kinds {

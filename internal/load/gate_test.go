@@ -94,7 +94,7 @@ func TestGateProbes(t *testing.T) {
 	})
 }
 
-// A visitor that gives up should not take room.
+// A visitor that gives up must not take room.
 func TestGateVisitorLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGate()

@@ -8,8 +8,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Admit returns an UnavailableError if an operation's context has ended, or if the operation is
-// late. until is zero for an operation without a time limit.
+// Admit returns an UnavailableError if an operation's context is over, or if the operation is late.
+// until is zero for an operation without a time limit.
 func Admit(ctx context.Context, op, name string, until, now time.Time) error {
 	switch {
 	case ctx.Err() != nil:

@@ -38,7 +38,7 @@ type Waiter struct {
 	Weight    int           `json:"w"`
 	Limit     int           `json:"l"`
 	TTL       time.Duration `json:"d"`           // for a hand-off
-	MultiLock bool          `json:"s,omitempty"` // the request has several names: it must retry and gets no hand-off
+	MultiLock bool          `json:"s,omitempty"` // a request for several names: it must retry and gets no hand-off
 	Ticket    uint64        `json:"n"`
 	Joined    time.Duration `json:"j"`
 	Heartbeat time.Duration `json:"x"`           // time of the last heartbeat

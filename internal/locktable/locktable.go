@@ -159,7 +159,7 @@ func (t *Table) acquire(wanted []*Lock, r driver.AcquireRequest, now Now) (reply
 		busy.Ticket, busy.Position, more = t.queue(wanted, r, now)
 		notifications = append(notifications, more...)
 	}
-	busy.Fence = t.Fence // no earlier grant has a larger fence: see ticketStep
+	busy.Fence = t.Fence // no earlier fence is larger: see ticketStep
 	return busy, notifications
 }
 
@@ -469,8 +469,8 @@ func (t *Table) Sweep(now Now) (notifications []Notification) {
 	return notifications
 }
 
-// Expire removes everything that has expired. It grants nothing: the next request for a name does.
-// The notifications are for waiters with a missing heartbeat.
+// Expire removes everything expired. It grants nothing: the next request for a name does. The
+// notifications are for waiters with a missing heartbeat.
 func (t *Table) Expire(now Now) (notifications []Notification) {
 	for name, lock := range t.Names {
 		_, retries := lock.expire(now.At)
@@ -502,7 +502,7 @@ func (t *Table) removeUnused(names ...string) {
 // serve grants the name to the waiters that fit, in order. vote belongs to the request that made
 // room, or is nil. A waiter that does not fit blocks later waiters; otherwise they could overtake
 // it for ever. A silent waiter also blocks them until it is dead, as does a waiter for several
-// names; these are notified to retry if something has changed.
+// names; these are notified to retry after a change.
 func (t *Table) serve(lock *Lock, now Now, changed bool, vote *driver.Vote) []Notification {
 	var notifications []Notification
 	for len(lock.Queue) > 0 && lock.fits(lock.Queue[0].Weight, lock.Queue[0].Limit) {

@@ -25,8 +25,8 @@ const mostRetries = 64
 // clockStep is by how much the clock may go back unnoticed.
 const clockStep = time.Second
 
-// recordMissed records an overdue heartbeat, and reports whether it did so now. If the clock has
-// gone back, the waiter counts as heard now.
+// recordMissed records an overdue heartbeat, and reports whether it did so now. If the clock went
+// back, the waiter counts as heard now.
 func (w *Waiter) recordMissed(now time.Duration) bool {
 	if w.Heartbeat > now+clockStep {
 		w.Heartbeat, w.Joined = now, min(w.Joined, now)
@@ -55,7 +55,7 @@ func (w Waiter) dropAt() time.Duration {
 	return max(w.Heartbeat+driver.WaiterTTL, w.Missed+missedTTL)
 }
 
-// dead reports whether the queue entry has ended. A live owner keeps it, if trusted.
+// dead reports whether the queue entry is over. A live owner keeps it, if trusted.
 func (w Waiter) dead(now time.Duration, trusted bool) bool {
 	if w.owner == Dead {
 		return true

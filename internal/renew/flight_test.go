@@ -52,8 +52,8 @@ func TestProbeWaitsForOwnDelay(t *testing.T) {
 	}
 }
 
-// A flight should count as broken if a later request is answered and the flight took several times
-// as long. A single overtaking answer is normal.
+// A flight counts as broken if a later request is answered and the flight took several times as
+// long. A single overtaking answer is normal.
 func TestOvertakenFlights(t *testing.T) {
 	const second = time.Second
 	for name, test := range map[string]struct {

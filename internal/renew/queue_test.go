@@ -78,7 +78,7 @@ func TestDueLeasesStay(t *testing.T) {
 	}
 }
 
-// A lease should be renewed early only together with a due lease, and only to fill the batch.
+// A lease is renewed early only together with a due lease, and only to fill the batch.
 func TestDueJoinsWhatIsDueSoon(t *testing.T) {
 	q := newQueue[*holder]()
 	for at, early := range map[time.Duration]time.Duration{1000 * ms: 0, 1500 * ms: 500 * ms, 1501 * ms: 501 * ms, 1600 * ms: 500 * ms} {
@@ -92,7 +92,7 @@ func TestDueJoinsWhatIsDueSoon(t *testing.T) {
 	}
 }
 
-// Ready leases with the earliest deadlines should come first. A passed deadline is due.
+// Ready leases with the earliest deadlines come first. A passed deadline is due.
 func TestReadyByDeadline(t *testing.T) {
 	q := newQueue[*holder]()
 	for _, deadline := range []int{5, 1, 4, 2, 3} {
@@ -177,7 +177,7 @@ func TestSuspectsHaveAPace(t *testing.T) {
 	}
 }
 
-// After a known loss, the other leases should be renewed without a limit.
+// After a known loss, the other leases are renewed without a limit.
 func TestLossesHaveNoPace(t *testing.T) {
 	q := newQueue[*holder]()
 	for range 1000 {

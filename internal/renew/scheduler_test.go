@@ -129,8 +129,8 @@ func withBench(t *testing.T, test func(t *testing.T, b *bench)) {
 	})
 }
 
-// A lease should be renewed while the store answers. It ends when the store no longer has it, or at
-// its deadline without an answer.
+// A lease is renewed while the store answers. It ends when the store no longer has it, or at its
+// deadline without an answer.
 func TestScheduler(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer  func(t *testing.T) error
@@ -181,7 +181,7 @@ func TestAnsweredRenewalsAreNotAwaited(t *testing.T) {
 	})
 }
 
-// When a lease in the sample is lost, all leases should be renewed at once.
+// When a lease in the sample is lost, all leases are renewed at once.
 func TestLossInASample(t *testing.T) {
 	withBench(t, func(t *testing.T, b *bench) {
 		all := b.begin("n", 10*sampleSize, time.Minute)
@@ -203,8 +203,8 @@ func TestLossInASample(t *testing.T) {
 	})
 }
 
-// After a reconnect, a sample should be renewed, plus the leases that were never renewed: only the
-// last writes may be lost.
+// After a reconnect, a sample is renewed, plus the leases that were never renewed: only the last
+// writes may be lost.
 func TestReconnectRenewsNewLeases(t *testing.T) {
 	withBench(t, func(t *testing.T, b *bench) {
 		b.begin("old", 10*sampleSize, time.Minute)

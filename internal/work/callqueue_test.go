@@ -42,7 +42,7 @@ func TestCallQueueIsBounded(t *testing.T) {
 	})
 }
 
-// A call that ends its goroutine, for example by failing a test, should not stop the others.
+// A call that ends its goroutine, for example by failing a test, does not stop the others.
 func TestCallThatExits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q CallQueue

@@ -63,7 +63,7 @@ func serve(conn net.Conn, certificate tls.Certificate) error {
 	return errVerified
 }
 
-// The certificate should be for the URL's host.
+// The certificate is for the URL's host.
 func TestCertificateOfHost(t *testing.T) {
 	t.Parallel()
 	own, ca := certify(t, "db.example")

@@ -19,7 +19,7 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsvet/checks"
 )
 
-// Each fix should compile, alone and together with the others in its file. With DIBS_UPDATE=1 the
+// Each fix must compile, alone and together with the others in its file. With DIBS_UPDATE=1 the
 // test writes the .golden files in testdata.
 func TestFixesCompile(t *testing.T) {
 	t.Parallel()

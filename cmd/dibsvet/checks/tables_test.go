@@ -15,7 +15,7 @@ import (
 	"github.com/dibslock/dibs/cmd/dibsvet/checks"
 )
 
-// Each check should have at least 15 mistakes and 15 correct forms in testdata.
+// Each check must have at least 15 mistakes and 15 correct forms in testdata.
 func TestTables(t *testing.T) {
 	const enough = 15
 	for name := range byName(checks.All(nil)) {

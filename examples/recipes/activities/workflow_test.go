@@ -172,7 +172,7 @@ func TestLockLost(t *testing.T) {
 	}
 }
 
-// A step that fails for another reason should be repeated under the same lock.
+// A step that fails for another reason is repeated under the same lock.
 func TestStepIsRepeated(t *testing.T) {
 	t.Parallel()
 	store, paid := memstore.New(), &payments{}

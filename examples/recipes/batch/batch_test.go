@@ -56,7 +56,7 @@ func TestNobodyWaits(t *testing.T) {
 	})
 }
 
-// A request should wait for the end of a chunk, not of the batch.
+// A request waits for the end of a chunk, not of the batch.
 func TestRequestGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -87,7 +87,7 @@ func TestRequestGoesFirst(t *testing.T) {
 	})
 }
 
-// A batch that lost its lease should end after the chunk.
+// A batch that lost its lease ends after the chunk.
 func TestBatchIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -116,7 +116,7 @@ func startServe(ctx context.Context, t *testing.T, store *memstore.Store) (jobs 
 	return jobs, ended
 }
 
-// A process without a job should give up the device at once; a running job should end before.
+// A process without a job gives up the device at once; a running job ends before.
 func TestDeviceIsWanted(t *testing.T) {
 	for name, busy := range map[string]time.Duration{"idle": 0, "busy": chunkTime} {
 		t.Run(name, func(t *testing.T) {

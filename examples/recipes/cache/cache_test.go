@@ -90,8 +90,8 @@ func receive[T any](ctx context.Context, from <-chan T, n int) ([]T, error) {
 	return values, nil
 }
 
-// All callers miss the value. A single caller should compute it while the others wait, and all
-// should receive it.
+// All callers miss the value. A single caller computes it while the others wait, and all receive
+// it.
 func TestOneComputes(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -145,7 +145,7 @@ func TestOthersReceiveTheStaleValue(t *testing.T) {
 	}
 }
 
-// A failure should belong to a single caller. The next should compute the value.
+// A failure belongs to a single caller. The next computes the value.
 func TestFailure(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

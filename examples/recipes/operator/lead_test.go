@@ -91,7 +91,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// A replica that lost its term should start a new manager in its next term.
+// A replica that lost its term starts a new manager in its next term.
 func TestLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, store: memstore.New()}
@@ -107,7 +107,7 @@ func TestLoss(t *testing.T) {
 	})
 }
 
-// A manager that cannot be created should end Lead.
+// A manager that cannot be created ends Lead.
 func TestNoManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := dibs.New(memstore.New())

@@ -215,7 +215,7 @@ func TestTermCoversTheEnqueue(t *testing.T) {
 	}
 }
 
-// After the leader crashes, another replica should enqueue after the TTL.
+// After the leader crashes, another replica enqueues after the TTL.
 func TestLeaderCrashes(t *testing.T) {
 	t.Parallel()
 	r := newRecord(t)

@@ -54,8 +54,7 @@ var glossary = []replaced{
 	{[]string{"so many", "as many as it wants", "look again", "tell again"}, "plain English", nil},
 }
 
-// vague contains words without a particular meaning. No function's name should begin with such a
-// word.
+// vague contains words without a particular meaning. No function's name begins with such a word.
 var vague = []string{"look", "take", "tell", "ask", "settle", "share", "note", "have"}
 
 // words returns a line's words, in lower case, with a single space around each. Identifiers such as
@@ -186,7 +185,7 @@ func TestFunctionsSayWhatTheyDo(t *testing.T) {
 	})
 }
 
-// The check should find the terms in texts and in each form of identifier.
+// The check finds the terms in texts and in each form of identifier.
 func TestViolations(t *testing.T) {
 	for _, line := range []string{
 		"// A ballot is sent to each node.", "func (s *Store) payDebts() {", "local place_in_ledger = 1",

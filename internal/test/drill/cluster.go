@@ -319,7 +319,7 @@ func wantHeld(t *testing.T, locks *dibs.Client, config, permits string) []*dibs.
 }
 
 // ClusterDeadMaster kills a master without a replica. Its names can no longer be locked. Names on
-// the other masters should be locked as fast as before, although other callers keep requesting dead
+// the other masters are locked as fast as before, although other callers keep requesting dead
 // names.
 func (o Opener) ClusterDeadMaster(t *testing.T) {
 	c := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")

@@ -12,7 +12,7 @@ import (
 )
 
 // DelayedLinks delays the links of four clients competing for a lock, in turn, by 0.3 to 4 s in
-// each direction. No two leases should conflict, and no fence should decrease.
+// each direction. No two leases conflict, and no fence decreases.
 func (o Opener) DelayedLinks(t *testing.T) {
 	const clients = 4
 	server := redistest.Start(t)

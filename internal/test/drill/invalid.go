@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// WantInvalid checks each call to an unusable store: it should return ErrInvalid at once.
+// WantInvalid checks each call to an unusable store: it must return ErrInvalid at once.
 func WantInvalid(t *testing.T, s driver.Store, want string) {
 	t.Helper()
 	start := time.Now()

@@ -11,8 +11,8 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// Replicas checks WithReplicas: it should wait for n replicas and not for all. A lock and unlock
-// should take the given number of round trips, and a try on a held name should not wait.
+// Replicas checks WithReplicas: it must wait for n replicas and not for all. A lock and unlock
+// must take the given number of round trips, and a try on a held name must not wait.
 func (o Opener) Replicas(t *testing.T, trips float64) {
 	const timeout = 3 * time.Second // with replicas
 	r := redistest.StartReplicated(t, 2)

@@ -85,8 +85,8 @@ func (o Opener) reset(t *testing.T, server *redistest.Server, idle int, ttl time
 	return errors.Join(errs...)
 }
 
-// Forgotten restarts a server without its data. The holder should be notified about as soon as a
-// test client's holder without stale connections.
+// Forgotten restarts a server without its data. The holder is notified about as soon as a test
+// client's holder without stale connections.
 func (o Opener) Forgotten(t *testing.T) {
 	const slower = 500 * time.Millisecond
 	for _, idle := range []int{10, 30, 60} {

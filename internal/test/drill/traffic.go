@@ -197,7 +197,7 @@ func (o Opener) crowded(t *testing.T, refuse func(t *testing.T, admin *redistest
 }
 
 // PollingWaiters lets 1,000 calls on a client wait for as many names on a server without
-// notifications. They should share a limited number of requests, and all get their locks.
+// notifications. They share a limited number of requests, and all get their locks.
 func (o Opener) PollingWaiters(t *testing.T) {
 	const waiters, period = 1000, 3 * time.Second
 	const maxScripts = 3000 // per second, soon after the start

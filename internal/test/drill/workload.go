@@ -11,7 +11,7 @@ import (
 	"github.com/dibslock/dibs/internal/test/history"
 )
 
-// longTimeout is longer than any failover, so no call should return an error.
+// longTimeout is longer than any failover, so no call may return an error.
 const longTimeout = 12 * time.Second
 
 // shortTTL is the TTL for leases that end soon if their release was lost with a master.

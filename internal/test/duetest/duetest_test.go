@@ -43,7 +43,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// An event should belong to the last due time before it, or to the next if the timer was early.
+// An event belongs to the last due time before it, or to the next if the timer was early.
 func TestTick(t *testing.T) {
 	for since, want := range map[time.Duration]due{
 		3 * time.Second:         {tick: 3},
@@ -93,7 +93,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// A late due time should not count, and neither should the due time after it.
+// A late due time must not count, and neither must the due time after it.
 func TestPunctual(t *testing.T) {
 	const late = "600000000"
 	record := Read(t, plan, []*childtest.Child{childtest.Start(t, "print",
@@ -130,7 +130,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A store that does not answer should leave a due time with fewer requests.
+// A store that does not answer leaves a due time with fewer requests.
 func TestRefused(t *testing.T) {
 	var out lines
 	store := servicetest.NewFaulty(memstore.New())

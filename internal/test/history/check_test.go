@@ -284,7 +284,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A violation should name the contradicting operations.
+// A violation names the contradicting operations.
 func TestViolationIsExplained(t *testing.T) {
 	var s script
 	a, b := s.use(1, 2, 20, 1), s.use(3, 4, 10, 2)

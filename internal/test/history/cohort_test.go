@@ -10,7 +10,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// Clients with cohorts should be consistent with each other, and with other primitives on the same
+// Clients with cohorts are consistent with each other, and with other primitives on the same
 // names.
 func TestCohorts(t *testing.T) {
 	inBubble(t, seeds(4, 40), func(t *testing.T, seed uint64) {

@@ -32,7 +32,7 @@ func inBubble(t *testing.T, seeds uint64, run func(t *testing.T, seed uint64)) {
 	}
 }
 
-// The memory store and its clients should be consistent.
+// The memory store and its clients must be consistent.
 func TestMemory(t *testing.T) {
 	inBubble(t, seeds(2, 20), func(t *testing.T, seed uint64) {
 		wantPrompt(t, record(t, memstore.New(), history.Plan{Seed: seed, Ops: 10_000, ReuseTokens: true}))
@@ -69,8 +69,8 @@ func TestLostMessages(t *testing.T) {
 	})
 }
 
-// The same with reset connections: requests can arrive after later requests were answered, some too
-// late to take effect. Nothing should be left behind.
+// The same with reset connections: requests can arrive after later requests were answered, some
+// too late to take effect. Nothing is left behind.
 func TestDeliveredLate(t *testing.T) {
 	testResets(t, faults{resets: 40, refusals: 10, latest: 700 * time.Millisecond})
 }

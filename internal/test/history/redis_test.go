@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/redisstore"
 )
 
-// A Redis server and its clients should be consistent in real time.
+// A Redis server and its clients are consistent in real time.
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

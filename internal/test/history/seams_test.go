@@ -217,8 +217,8 @@ func detachAmongTries(w *world) error {
 	return w.wantFree("n", 10*time.Second)
 }
 
-// hookEnds calls a hook that panics or ends its goroutine. The call should then hold nothing, and
-// the client should work.
+// hookEnds calls a hook that panics or ends its goroutine. The call then holds nothing, and the
+// client works.
 func hookEnds(w *world) error {
 	other := w.process(faults{})
 	options, what := w.endingHook()

@@ -27,7 +27,7 @@ func (s *queueOnly) Watch(_ context.Context, _ string, busy func() bool, on func
 	return nil
 }
 
-// A waiter should be passed over only for the reasons in docs/guarantees.md.
+// A waiter may be passed over only for the reasons in docs/guarantees.md.
 func TestWaiters(t *testing.T) {
 	connected, broken := driver.Event{Kind: driver.EventConnected}, driver.Event{Kind: driver.EventDisconnected}
 	for what, c := range map[string]struct {

@@ -115,9 +115,9 @@ func TestServerJustFastEnough(t *testing.T) {
 	wantNoLoss(t, measure(t, p))
 }
 
-// Less processor time than the renewals usually need should cost little or nothing while it is
-// enough to renew each lease once in its TTL. With still less, a share of the best possible number
-// should be held: 1 is the server's maximum.
+// Less processor time than the renewals usually need costs little or nothing while it is enough
+// to renew each lease once in its TTL. With still less, a share of the best possible number is
+// held: 1 is the server's maximum.
 func TestServerTooSlow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ part, least float64 }{{1.5, 0.9}, {0.8, 0.15}} {
@@ -177,7 +177,7 @@ func TestMoreOutages(t *testing.T) {
 	}
 }
 
-// A round trip longer than Timeout, but much shorter than the TTL, should lose no lease. A process
+// A round trip longer than Timeout, but much shorter than the TTL, loses no lease. A process
 // without processor time also sees such round trips.
 func TestLongRoundTrips(t *testing.T) {
 	t.Parallel()

@@ -109,7 +109,7 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
-// While the store does not answer, the page should keep the last states, with the reason.
+// While the store does not answer, the page keeps the last states, with the reason.
 func TestStoreIsAway(t *testing.T) {
 	s := serve(t, dashboard.Config{})
 	s.hold(t, "a")

@@ -118,7 +118,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A page should find its server again after an outage.
+// A page finds its server again after an outage.
 func TestServerIsBack(t *testing.T) {
 	s := serve(t, dashboard.Config{})
 	s.hold(t, "a")
@@ -129,7 +129,7 @@ func TestServerIsBack(t *testing.T) {
 	p.eventually("live again", `document.getElementById("status").dataset.state === "live" && document.querySelectorAll("tr[data-row]").length === 2`)
 }
 
-// Twenty tabs should cost the store the same as a single tab.
+// Twenty tabs cost the store the same as a single tab.
 func TestTwentyTabs(t *testing.T) {
 	const every = 500 * time.Millisecond
 	s := serve(t, dashboard.Config{Every: every})
@@ -156,7 +156,7 @@ func TestTwentyTabs(t *testing.T) {
 	}
 }
 
-// Thousands of locks should be shown at once.
+// Thousands of locks are shown at once.
 func TestManyNames(t *testing.T) {
 	s := serve(t, dashboard.Config{Every: time.Second})
 	for _, name := range numbered("order:", 10_000) {

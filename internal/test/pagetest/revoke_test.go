@@ -15,8 +15,7 @@ import (
 	"github.com/dibslock/dibs/dashboard"
 )
 
-// When an operator revokes a lease, the holder should receive the reason. A wrong name should
-// revoke nothing.
+// When an operator revokes a lease, the holder receives the reason. A wrong name revokes nothing.
 func TestRevoke(t *testing.T) {
 	for what, l := range map[string]look{"with scripts": {}, "without scripts": {noScript: true}} {
 		t.Run(what, func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A killed server should lose no commit.
+// A killed server loses no commit.
 func TestServer(t *testing.T) {
 	s, err := Start()
 	if errors.Is(err, ErrNoServer) && os.Getenv("DIBS_REQUIRE_POSTGRES") == "" {

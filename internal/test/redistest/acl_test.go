@@ -8,7 +8,7 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Users and permissions need no helper: two commands should suffice.
+// Users and permissions need no helper: two commands suffice.
 func TestACL(t *testing.T) {
 	s := Start(t)
 	s.MustCmd(t, "ACL", "SETUSER", "default", "resetkeys", "~dibs:*", "-flushall")

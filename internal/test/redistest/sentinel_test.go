@@ -15,7 +15,7 @@ func startSentinels(t *testing.T, args ...string) *Sentinels {
 	return s
 }
 
-// After the first crash, further crashes should be handled as well.
+// After the first crash, further crashes are handled as well.
 func TestSentinelsReplaceADeadMaster(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t)
@@ -56,7 +56,7 @@ func killAndPromote(t *testing.T, s *Sentinels) {
 	}
 }
 
-// The remaining sentinels should know the servers' password.
+// The remaining sentinels know the servers' password.
 func TestSentinelsWithoutOneOfThem(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t, "--requirepass", "sesame")
@@ -101,7 +101,7 @@ func TestPlannedFailover(t *testing.T) {
 	}
 }
 
-// Before a promotion the killed master should come back as the master.
+// Before a promotion the killed master comes back as the master.
 func TestRejoinBeforeThePromotion(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t)

@@ -170,7 +170,7 @@ func TestStartServerKeepsItsFilesInDir(t *testing.T) {
 	}
 }
 
-// Another process could take the port between its choice and its use; the server should then choose
+// Another process could take the port between its choice and its use; the server must then choose
 // another.
 func TestPortTaken(t *testing.T) {
 	first := Start(t)

@@ -122,8 +122,8 @@ func TestReleaseDisarms(t *testing.T) {
 	want(t, r.client, int64(1), "INCR", "late")
 }
 
-// A request is matched on arrival, and held when it would be delivered. A release in between should
-// let it pass.
+// A request is matched on arrival, and held when it would be delivered. A release in between lets
+// it pass.
 func TestReleaseOfARequestUnderWay(t *testing.T) {
 	r := newProxySetup(t)
 	tap := r.raw(t)
@@ -173,7 +173,7 @@ func TestOldestTrapFiresFirst(t *testing.T) {
 	want(t, r.client, "2", "GET", "k")
 }
 
-// A cut with a delay should be visible as late as the reply would be.
+// A cut with a delay is visible as late as the reply would be.
 func TestCutsAreDelayedToo(t *testing.T) {
 	r := newProxySetup(t)
 	want(t, r.client, "PONG", "PING")

@@ -9,8 +9,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// ServesCallers lets many callers in a process lock a single name at once, with the default timeout
-// for each request. All of them should be served.
+// ServesCallers lets many callers in a process lock a single name at once, with the default
+// timeout for each request. All of them must be served.
 func ServesCallers(t *testing.T, s driver.Store, callers int) {
 	t.Helper()
 	locks := dibs.New(s)

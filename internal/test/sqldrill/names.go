@@ -31,8 +31,8 @@ func HostileNames(n int) []string {
 	return names
 }
 
-// TellsNamesApart acquires n hostile names, each by one of two stores. The other store should find
-// them held.
+// TellsNamesApart acquires n hostile names, each by one of two stores. The other store finds them
+// held.
 func TellsNamesApart(t *testing.T, n int, one, other driver.Store) {
 	t.Helper()
 	const token = "a:é:名"

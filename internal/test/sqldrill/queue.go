@@ -118,7 +118,7 @@ func (q Queue) HeartbeatDoesNotRevive(t *testing.T) {
 }
 
 // HeartbeatKeepsAnEntry sends a heartbeat for a seemingly dead waiter while a release is about to
-// remove its queue entry. The waiter should be served.
+// remove its queue entry. The waiter is served.
 func (q Queue) HeartbeatKeepsAnEntry(t *testing.T) {
 	t.Helper()
 	q.acquire(t, "first", 0)
@@ -139,8 +139,8 @@ func (q Queue) HandoffBeginsWithItsEntry(t *testing.T) {
 	q.handOff(t, tx)
 }
 
-// handOff releases "n" while a transaction locks the only queue entry. The waiter should get a
-// complete lease.
+// handOff releases "n" while a transaction locks the only queue entry. The waiter gets a complete
+// lease.
 func (q Queue) handOff(t *testing.T, tx *sql.Tx) {
 	t.Helper()
 	done := make(chan struct{})

@@ -175,7 +175,7 @@ func TestServerSettings(t *testing.T) {
 	}
 }
 
-// The doctor should name a session setting with which a store refuses to work.
+// The doctor names a session setting with which a store refuses to work.
 func TestSessionSettings(t *testing.T) {
 	t.Parallel()
 	s := sharedServer(t)
@@ -276,7 +276,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// Comments should not count: the server's client removes them from its statements.
+// Comments do not count: the server's client removes them from its statements.
 func TestCommentsAreNotCompared(t *testing.T) {
 	t.Parallel()
 	s := sharedServer(t)

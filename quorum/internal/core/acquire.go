@@ -112,7 +112,7 @@ func (m *Machine) failAcquire(c *acquisition, now time.Time) {
 }
 
 // decideTry decides on a request that does not wait. If several requests arrive together, each may
-// get votes from a few nodes. Then this request queues with the others until the oldest has all
+// get votes from a few nodes. Then this request queues with the others until the oldest gets all
 // votes.
 func (m *Machine) decideTry(c *acquisition, n tally, now time.Time) {
 	const enough = 3 // attempts to relinquish; by then the request with the most votes holds the lock, or was cancelled

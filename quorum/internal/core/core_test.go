@@ -128,8 +128,8 @@ func (b *bench) wantHeld(c *Call) {
 	}
 }
 
-// A call without a chance for a majority should end at once. A call that has ended should not wake
-// the machine.
+// A call without a chance for a majority should end at once. An ended call should not wake the
+// machine.
 func TestAcquireEndsWhenNoMajorityIsPossible(t *testing.T) {
 	b := newBench(t, 3)
 	c := b.acquire(mutex(false))
@@ -244,7 +244,7 @@ func TestNotificationBeforeTheReply(t *testing.T) {
 }
 
 // A ticket ends with its grant. So a client that sees the notification after the reply to a later
-// request should not count the lease from the later request.
+// request does not count the lease from the later request.
 func TestTicketEndsWithItsGrant(t *testing.T) {
 	b := newBench(t, 3)
 	first := b.acquire(mutex(true))
@@ -259,7 +259,7 @@ func TestTicketEndsWithItsGrant(t *testing.T) {
 	}
 	later := b.acquire(mutex(true))
 	for n := range 3 {
-		b.answer(n, Acquire, rival) // the lease has ended there
+		b.answer(n, Acquire, rival) // the lease ended there
 	}
 	if !later.ended || later.Reply.Ticket == 0 || later.Reply.Ticket == first.Reply.Ticket {
 		t.Errorf("ended %v, %+v: want another ticket than %d", later.ended, later.Reply, first.Reply.Ticket)
@@ -350,14 +350,14 @@ func isRequest(msg *Message) bool {
 	return is
 }
 
-// After a cancel, a waiter's queued heartbeat should not be sent.
+// After a cancel, a waiter's queued heartbeat is not sent.
 func TestCancelDropsHeartbeats(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(mutex(true))
 	b.answer(0, Acquire, rival)
 	b.answer(1, Acquire, rival)
 	b.pass(StragglerTimeout)
-	b.acquire(mutex(true)) // node 2 has not answered the first request
+	b.acquire(mutex(true)) // node 2 did not answer the first request
 	b.cancel()
 	b.answer(2, Acquire, rival)
 	if msg := b.message(2, Cancel); isRequest(msg) {
@@ -444,8 +444,8 @@ func (b *bench) extend(q driver.AcquireRequest) *Call {
 	return c
 }
 
-// An unanswered downgrade may make a reader out of the next lease with the same token. Such a node
-// should not count for a mutex until it confirms the mode.
+// An unanswered downgrade may make a reader out of the next lease with the same token. Such a
+// node must not count for a mutex until it confirms the mode.
 func TestLateDowngradeOfTheNextLease(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(reader())
@@ -466,7 +466,7 @@ func TestLateDowngradeOfTheNextLease(t *testing.T) {
 	}
 	b.acquire(mutex(false))
 	b.accept(0, 1, 2)
-	b.pass(2 * time.Second) // the downgrade has arrived or never will
+	b.pass(2 * time.Second) // the downgrade arrived or never will
 	renewed := func(c *Call) bool {
 		b.answer(0, Extend, Reply{Errs: []error{driver.ErrLost}})
 		b.answer(1, Extend, Reply{Errs: []error{nil}})
@@ -508,7 +508,7 @@ func TestLateRepairOfTheNextLease(t *testing.T) {
 	}
 }
 
-// The end of an acquisition should be repeated only when no earlier request can still arrive.
+// The end of an acquisition is repeated only when no earlier request can still arrive.
 func TestEndIsRepeatedLast(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(mutex(false))
@@ -524,7 +524,7 @@ func TestEndIsRepeatedLast(t *testing.T) {
 	b.message(2, Cancel)
 }
 
-// Neither a repair nor a mode change should be sent after a later message for the same token.
+// Neither a repair nor a mode change is sent after a later message for the same token.
 func TestRepairAfterALaterMessage(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(reader())
@@ -559,7 +559,7 @@ func (b *bench) resize(weight int) *Call {
 
 func resized(fence uint64) Reply { return vote(fence) }
 
-// If a majority refuses an upgrade, the nodes with the upgrade should undo it.
+// If a majority refuses an upgrade, the nodes with the upgrade must undo it.
 func TestRefusedUpgradeIsReverted(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(reader())
@@ -581,7 +581,7 @@ func TestRefusedUpgradeIsReverted(t *testing.T) {
 	}
 }
 
-// A resize should return the largest fence issued by a node, stored by a majority.
+// A resize returns the largest fence issued by a node, stored by a majority.
 func TestFenceOfAResizeIsStored(t *testing.T) {
 	b := newBench(t, 3)
 	b.acquire(reader())
@@ -606,8 +606,7 @@ func TestFenceOfAResizeIsStored(t *testing.T) {
 	}
 }
 
-// A single yes should decide only after a majority has answered. A repeated answer should not
-// count.
+// A single yes must decide only after a majority answered. A repeated answer must not count.
 func TestPoll(t *testing.T) {
 	b := newBench(t, 5)
 	c := b.release()

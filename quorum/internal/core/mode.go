@@ -12,7 +12,7 @@ import (
 //
 // A node's mode can differ from the lease's. It may have missed an upgrade, or the token may have
 // been a reader's before, with its release still in flight. If the lease is exclusive, such a vote
-// would not keep readers out. So the vote does not count in a renewal until the node has the
+// would not keep readers out. So the vote does not count in a renewal until the node stores the
 // lease's mode.
 type mode struct{ weight, limit int }
 

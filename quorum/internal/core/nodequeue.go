@@ -35,7 +35,7 @@ type nodeAnswer struct {
 	storeID        string    // the node's store ID
 	notifiedFence  uint64    // from a notification that came while a request was in flight
 	notifiedBy     string    // store ID in that notification
-	byNotification bool      // the vote came as a notification, so it has the hand-off TTL
+	byNotification bool      // the vote came as a notification, so its lease has the hand-off TTL
 	requestedAt    time.Time // when the last answered request was sent
 
 	holder    holderID

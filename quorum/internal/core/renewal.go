@@ -64,7 +64,7 @@ func (m *Machine) prepareRenewal(r *renewal, i int, c *acquisition, now time.Tim
 	}
 }
 
-// recordPending records that a node has another pending message for a lease.
+// recordPending records another message pending at a node for a lease.
 func (r *renewal) recordPending(q *nodeQueue) { r.setNotLost(q, errUnderWay) }
 
 func (r *renewal) setNotLost(q *nodeQueue, why error) {

@@ -83,7 +83,7 @@ type world struct {
 type events struct {
 	heap   []event
 	what   []func()
-	unused []int32 // unused indices in what
+	unused []int32 // unused indices
 	serial int64
 }
 

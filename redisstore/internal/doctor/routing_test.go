@@ -34,8 +34,8 @@ var proxies = map[string]struct {
 	}},
 }
 
-// The doctor should find a proxy that separates names every time, and the remedy. It should leave
-// only high-water marks on the servers.
+// The doctor finds a proxy that separates names every time, and the remedy. It leaves only
+// high-water marks on the servers.
 func TestDoctorOfAProxy(t *testing.T) {
 	t.Parallel()
 	for name, proxy := range proxies {
@@ -81,7 +81,7 @@ func TestDoctorOfAProxyWithOneServer(t *testing.T) {
 	wantNone(t, examine(t, at(t, addr, redisstore.Proxy())), "routing", "lock", "proxy")
 }
 
-// A single address in front of a cluster should refuse keys in two slots, though it is no node.
+// A single address in front of a cluster refuses keys in two slots, though it is no node.
 func TestDoctorOfOneAddressOfACluster(t *testing.T) {
 	t.Parallel()
 	addr := redistest.NewRouter(t, redistest.BySlot, redistest.Start(t), redistest.Start(t)).Addr()
@@ -92,7 +92,7 @@ func TestDoctorOfOneAddressOfACluster(t *testing.T) {
 	wantNone(t, examine(t, at(t, addr, redisstore.Prefix("{locks}:"))), "hidden-cluster", "routing", "lock")
 }
 
-// A silent proxy should be unreachable in each mode.
+// A silent proxy is unreachable in each mode.
 func TestDoctorOfAnAbsentProxy(t *testing.T) {
 	t.Parallel()
 	for _, options := range [][]redisstore.Option{nil, {redisstore.Proxy()}} {

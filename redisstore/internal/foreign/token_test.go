@@ -2,7 +2,7 @@ package foreign
 
 import "testing"
 
-// A lock's value should be split only if dibs made the token.
+// A lock's value is split only if dibs made the token.
 func TestSplitValue(t *testing.T) {
 	const token = "web-7:211:q3Zk:m-00000001:nightly"
 	for value, want := range map[string]struct {

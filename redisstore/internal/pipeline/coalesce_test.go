@@ -76,8 +76,8 @@ func TestUncontendedRequestsAreCoalesced(t *testing.T) {
 	}
 }
 
-// If the server refuses the call, for example because a name is bad, each request should be sent
-// alone. If the connection fails, all outcomes are unknown.
+// If the server refuses the call, for example because a name is bad, each request is sent alone.
+// If the connection fails, all outcomes are unknown.
 func TestCoalescedCallIsRefused(t *testing.T) {
 	r := newFixture(t)
 	callers, e := r.coalesce(uncontendedAcquire("a"), uncontendedRelease("b"))
@@ -99,7 +99,7 @@ func TestCoalescedCallIsRefused(t *testing.T) {
 	}
 }
 
-// After a mostly contended batch, the next batches should not be coalesced.
+// After a mostly contended batch, the next batches are not coalesced.
 func TestCoalescingPausesUnderContention(t *testing.T) {
 	r := newFixture(t)
 	r.clock.Learn(time.Now(), time.Now(), now)
@@ -173,7 +173,7 @@ func TestLateRequestIsNotSentAlone(t *testing.T) {
 	r.nothingSent()
 }
 
-// If a coalesced call is too late for a single request, the others should be coalesced again, once.
+// If a coalesced call is too late for a single request, the others are coalesced again, once.
 // Lateness is not contention, so the next batches are coalesced as well.
 func TestLateCallIsCoalescedAgain(t *testing.T) {
 	r := newFixture(t)

@@ -38,7 +38,7 @@ func TestCongestionLimitsRequestsOnTheirWay(t *testing.T) {
 	}
 }
 
-// A request that cannot be answered in time should not be sent, unless nothing is in flight.
+// A request that cannot be answered in time must not be sent, unless nothing is in flight.
 func TestCongestedPipelineSendsWhatCanBeInTime(t *testing.T) {
 	now := time.Now()
 	request := func(left time.Duration) *Request { return &Request{until: now.Add(left)} }
@@ -62,8 +62,8 @@ func TestCongestedPipelineSendsWhatCanBeInTime(t *testing.T) {
 	}
 }
 
-// While no queued request can be sent, no worker should start. A worker without work would be
-// followed at once by the next.
+// While no queued request can be sent, no worker starts. A worker without work would be followed
+// at once by the next.
 func TestCongestedPipelineWaits(t *testing.T) {
 	now := time.Now()
 	queue := []*Request{{until: now.Add(100 * time.Millisecond)}, {until: now.Add(300 * time.Millisecond)}}

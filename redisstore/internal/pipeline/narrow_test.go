@@ -81,9 +81,9 @@ func (c *narrowConn) call(cmd redisconn.Cmd, now int64) (any, error) {
 	return int64(1), nil
 }
 
-// On a narrow link, goroutines that lock free names should reach half the rate at which the link
-// could carry SET NX locks. At 3 kB/s few requests share a call, so a quarter is enough. If the
-// server does not have the scripts at first, a third is enough: two workers may send the same text.
+// On a narrow link, goroutines that lock free names reach half the rate at which the link could
+// carry SET NX locks. At 3 kB/s few requests share a call, so a quarter is enough. If the server
+// does not have the scripts at first, a third is enough: two workers may send the same text.
 func TestNarrowLinkIsUsed(t *testing.T) {
 	for _, c := range []struct {
 		rate, goroutines int

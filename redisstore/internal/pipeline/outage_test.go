@@ -20,7 +20,7 @@ func (r *fixture) makeLate() {
 	r.checkTimes()
 }
 
-// When its callers have left, an exchange should keep its worker until it is late. Then another
+// When its callers have left, an exchange keeps its worker until it is late. Then another
 // exchange takes its place.
 func TestPipelineReplacesLateWorkers(t *testing.T) {
 	r := newFixture(t)
@@ -72,8 +72,8 @@ func TestPipelineSurvivesHangs(t *testing.T) {
 	r.eventually("no exchange is late", func() bool { return r.policy.outage.late == 0 })
 }
 
-// A silent server should get few exchanges, however many callers come and leave: the workers'
-// exchanges and a small probe.
+// A silent server gets few exchanges, however many callers come and leave: the workers' exchanges
+// and a small probe.
 func TestPipelineOnSilentServer(t *testing.T) {
 	r := newFixture(t)
 	r.policy.outage.distance = time.Millisecond
@@ -140,8 +140,8 @@ func TestLateIsRelativeToTheRoundTrip(t *testing.T) {
 	}
 }
 
-// After an outage, or while a server loads its data, a single worker should begin. Each fast reply
-// adds a worker; otherwise several replies in time do.
+// After an outage, or while a server loads its data, a single worker begins. Each fast reply adds
+// a worker; otherwise several replies in time do.
 func TestOutageStartsWithOneWorker(t *testing.T) {
 	const distance = 20 * time.Millisecond
 	for what, begin := range map[string]func(o *outage, now time.Time){
@@ -185,8 +185,8 @@ func TestOutageStartsWithOneWorker(t *testing.T) {
 	}
 }
 
-// While replies are late, the pauses between exchanges should grow. Beside many hanging exchanges
-// the pauses are long. A reply ends the pause.
+// While replies are late, the pauses between exchanges grow. Beside many hanging exchanges the
+// pauses are long. A reply ends the pause.
 func TestOutagePausesGrow(t *testing.T) {
 	o, now := newOutage(), time.Now()
 	first := time.Duration(0)
@@ -231,7 +231,7 @@ func TestOutagePausesAfterFailedConnections(t *testing.T) {
 	}
 }
 
-// A Conn should learn how long the callers in a batch wait: as long as the most patient caller.
+// A Conn learns how long the callers in a batch wait: as long as the most patient caller.
 func TestBatchWaitsAsLongAsItsCallers(t *testing.T) {
 	r := newFixture(t)
 	engaged, hanging := r.occupyWorkers()

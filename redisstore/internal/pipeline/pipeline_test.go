@@ -301,7 +301,7 @@ func TestMergedCallHasItsOwnArguments(t *testing.T) {
 	}
 }
 
-// A Conn should get the values from the caller's context, but not its end. For several requests the
+// A Conn gets the values from the caller's context, but not its end. For several requests the
 // values come from the first caller; renewals come last.
 func TestPipelinePassesContextValues(t *testing.T) {
 	r := newFixture(t)
@@ -348,8 +348,8 @@ func TestPipelinePassesContextValues(t *testing.T) {
 	}
 }
 
-// A reply with the wrong length to a merged call should be rejected: each request could mistake it
-// for a grant.
+// A reply with the wrong length to a merged call is rejected: each request could mistake it for a
+// grant.
 func TestPipelineChecksMergedReplies(t *testing.T) {
 	for _, reply := range []any{
 		nil, now, "7", []any{}, []any{now}, []any{now, "7"}, []any{now, "7", "8", "9"},
@@ -568,7 +568,7 @@ func TestPipelineFastServerHangs(t *testing.T) {
 	}
 }
 
-// If a caller leaves before its request is sent, the request should never be sent: it could acquire
+// If a caller leaves before its request is sent, the request must never be sent: it could acquire
 // a lock for nobody.
 func TestPipelineDropsUnsentRequests(t *testing.T) {
 	r := newFixture(t)

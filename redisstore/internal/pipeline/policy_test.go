@@ -159,8 +159,8 @@ func TestPolicyCoalescing(t *testing.T) {
 	}
 }
 
-// There should never be more workers than the limit, and only a single worker should be about to
-// take queued requests.
+// There must never be more workers than the limit, and only a single worker must be about to take
+// queued requests.
 func TestPolicyWorkers(t *testing.T) {
 	var p policy
 	for range maxWorkers {

@@ -11,7 +11,7 @@ import (
 
 var errUnknownScript = redisconn.ServerError("NOSCRIPT No matching script. Please use EVAL.")
 
-// While a request loads a script, other requests for the same server should not send it, in the
+// While a request loads a script, other requests for the same server must not send it, in the
 // same batch or beside it.
 func TestScriptsAreLoadedOnce(t *testing.T) {
 	const eval, byHash = "EVAL ", "EVALSHA "

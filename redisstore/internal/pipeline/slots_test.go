@@ -7,8 +7,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
-// Behind a proxy each hash tag has its own pipeline. The number of pipelines should stay limited,
-// and a pipeline in use should remain.
+// Behind a proxy each hash tag has its own pipeline. The number of pipelines stays limited, and a
+// pipeline in use remains.
 func TestPipelinesOfTags(t *testing.T) {
 	s := New(Config{Proxy: true})
 	at := func(tag string) *Pipeline { return s.Of(wire.Route{Tag: tag}) }

@@ -51,7 +51,7 @@ func TestCanCoalesce(t *testing.T) {
 	}
 }
 
-// Only acquires on the same key with the same kind of call should be merged.
+// Only acquires on the same key with the same kind of call are merged.
 func TestCanMerge(t *testing.T) {
 	f := Format{Prefix: "lock:"}
 	acquire := func(name string) *Request {
@@ -86,7 +86,7 @@ func TestCanMerge(t *testing.T) {
 	}
 }
 
-// A coalesced call should carry all parameters of each request.
+// A coalesced call carries all parameters of each request.
 func TestCoalesce(t *testing.T) {
 	f := Format{Prefix: "lock:"}
 	var acquire, release Request
@@ -162,7 +162,7 @@ func TestCoalescedUntil(t *testing.T) {
 	}
 }
 
-// Common parts of the requests should be sent once.
+// Common parts of the requests are sent once.
 func TestCoalesceSendsOnceWhatIsCommon(t *testing.T) {
 	request := func(token, ttl string) *Request {
 		r := &Request{Joins: JoinsRelease, Token: token, TTL: ttl}

@@ -174,7 +174,7 @@ func TestParseState(t *testing.T) {
 	}
 }
 
-// A reply should contain a state or an error for each of the first names, at least for one name.
+// A reply contains a state or an error for each of the first names, at least for one name.
 func TestParseStates(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	free := []any{"7", int64(0), int64(0)}
@@ -419,7 +419,7 @@ func wantNoGrantFromWrongReply(t *testing.T, v any) {
 	}
 }
 
-// The answer to a request for several names should contain the busy name.
+// The answer to a request for several names contains the busy name.
 func TestBusyName(t *testing.T) {
 	r := driver.AcquireRequest{Name: "a", With: []string{"b", "c"}}
 	for n, want := range map[int64]string{0: "a", 1: "a", 2: "b", 3: "c", 4: "a", -1: "a", math.MaxInt64: "a"} {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A request without an answer should not hide the cause of an earlier failure.
+// A request without an answer must not hide the cause of an earlier failure.
 func TestCauseOfAnOutage(t *testing.T) {
 	var a answers
 	now, refused := time.Now(), errors.New("connection refused")

@@ -60,7 +60,7 @@ func (m *Monitor) SetWaiting(names []string, retries bool) {
 	})
 }
 
-// Answered reports whether the store has answered a request.
+// Answered reports whether the store answered any request.
 func (m *Monitor) Answered() bool { return m.health.everAnswered() }
 
 // SetHolding records that the names were granted.

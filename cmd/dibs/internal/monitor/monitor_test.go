@@ -200,7 +200,7 @@ func TestOutageWhileHolding(t *testing.T) {
 	}
 }
 
-// Failures shorter than Delay should not be reported.
+// Failures shorter than Delay must not be reported.
 func TestShortFailuresAreNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Full: driver.Complete(memstore.New())}
@@ -292,7 +292,7 @@ func TestNotificationsAreMissing(t *testing.T) {
 	})
 }
 
-// Notifications that return shortly after the store should not be reported.
+// Notifications that return shortly after the store are not reported.
 func TestNotificationsReturnAfterTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Full: driver.Complete(memstore.New())}
@@ -336,7 +336,7 @@ func TestFirstFailure(t *testing.T) {
 	}
 }
 
-// The total outage time should include the whole current outage.
+// The total outage time includes the whole current outage.
 func TestOutagesAreAddedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{Full: driver.Complete(memstore.New())}

@@ -7,7 +7,7 @@ import (
 	"github.com/dibslock/dibs/dashboard/view"
 )
 
-// A Report says that a store's fault has begun or ended.
+// A Report says that a store's fault began or ended.
 type Report struct {
 	Kind     Kind
 	Location string   // the store's location, without credentials

@@ -33,7 +33,7 @@ const (
 	unreachable
 )
 
-// report returns a report if a fault has begun or ended, or nil.
+// report returns a report if a fault began or ended, or nil.
 func (s *state) report(now time.Time) *Report {
 	var r *Report
 	fault := s.fault(now)

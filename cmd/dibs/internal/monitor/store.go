@@ -15,9 +15,9 @@ type store struct {
 	health *health
 }
 
-// Acquire implements driver.Store. It retries until the store has answered once, as long as no
-// connection can be opened. Such a failure has sent no request. So Acquire returns it as refused,
-// and the client does not cancel, which would take as long again.
+// Acquire implements driver.Store. It retries until the store answered once, as long as no
+// connection can be opened. Such a failure sent no request. So Acquire returns it as refused, and
+// the client does not cancel, which would take as long again.
 func (s *store) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	const pause = 50 * time.Millisecond
 	for {

@@ -69,9 +69,9 @@ func IsTermination(s syscall.Signal) bool {
 	return false
 }
 
-// WaitUntilContinued waits until the shell has continued this process after a SIGSTOP, for at most
-// 1 s. SIGSTOP reaches the threads in turn, so this thread continues for a moment. The shell has
-// not taken the terminal by then, and nothing may use it yet. A container's first process is not
+// WaitUntilContinued waits until the shell continues this process after a SIGSTOP, for at most 1 s.
+// SIGSTOP reaches the threads in turn, so this thread continues for a moment. At that time the
+// terminal is not yet the shell's, and nothing may use it yet. A container's first process is not
 // stopped at all, hence the limit. Other signals are passed to handle.
 func WaitUntilContinued(signals <-chan os.Signal, handle func(os.Signal)) {
 	limit := time.After(time.Second)

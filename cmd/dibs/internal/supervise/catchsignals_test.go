@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A signal that the caller ignores should stay ignored, as with nohup. This test redirects signals,
-// so it runs in its own process.
+// A signal that the caller ignores stays ignored, as with nohup. This test redirects signals, so
+// it runs in its own process.
 func TestIgnoredSignals(t *testing.T) {
 	if !inOwnProcess(t, "sh", "-c", `trap "" HUP; exec "$0" "$@"`, os.Args[0]) {
 		return
@@ -29,7 +29,7 @@ func TestIgnoredSignals(t *testing.T) {
 	}
 }
 
-// A harmless signal should not end this process, even before CatchSignals. This test also runs in
+// A harmless signal must not end this process, even before CatchSignals. This test also runs in
 // its own process.
 func TestHarmlessSignals(t *testing.T) {
 	if !inOwnProcess(t, os.Args[0]) {

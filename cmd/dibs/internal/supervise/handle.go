@@ -22,7 +22,7 @@ type handle struct {
 	pipe          *os.File
 	in            *os.File       // the watchdog's end, to find lines that a killed watchdog did not read
 	files         *os.File       // see reaper
-	replies       <-chan string  // closed when the watchdog has exited
+	replies       <-chan string  // closed when the watchdog exits
 	otherChildren map[int]uint64 // earlier children of this process
 	killAt        time.Time      // when the watchdog kills the command; zero: never
 	late          bool           // an extension was sent after killAt, which is too late
@@ -103,7 +103,7 @@ func forkWatchdog(files ...*os.File) (pid int, err error) {
 // program returns the path to this program.
 func program() (string, error) {
 	if procMounted() {
-		return "/proc/self/exe", nil // valid even if an upgrade has replaced the file
+		return "/proc/self/exe", nil // valid even if an upgrade replaced the file
 	}
 	if path, err := os.Executable(); err == nil { // on Linux it needs /proc
 		return path, nil
@@ -242,13 +242,13 @@ func (g *handle) order(line string) error {
 	return err
 }
 
-// expired reports whether the kill time has passed without an extension: then the watchdog has
-// killed the command.
+// expired reports whether the kill time passed without an extension: then the watchdog killed the
+// command.
 func (g *handle) expired() bool {
 	return g.late || !g.killAt.IsZero() && !time.Now().Before(g.killAt)
 }
 
-// alive reports whether the watchdog has not exited.
+// alive reports whether the watchdog is still running.
 func (g *handle) alive() bool {
 	select {
 	case <-g.reaped:

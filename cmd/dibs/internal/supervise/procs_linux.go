@@ -170,7 +170,7 @@ type alarm int
 func newAlarm() alarm {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
-		return -1 // poll still has its timeout
+		return -1 // poll still ends at its timeout
 	}
 	return alarm(fd)
 }

@@ -20,7 +20,7 @@ type reaper struct {
 	tree         *tree
 	files        *os.File // read end of a pipe whose write end all descendants inherit
 	ended        bool     // the command itself was reaped
-	noChild      bool     // wait4 has returned ECHILD
+	noChild      bool     // wait4 returned ECHILD
 	filesClosed  bool     // no process has the write end
 	daemonsSince time.Time
 	checks       int  // checks of the remaining processes since the command ended
@@ -96,8 +96,8 @@ func (r *reaper) closed() bool {
 	return r.filesClosed
 }
 
-// groupLeft reports whether the command's process group contains a process that has not ended. A
-// daemon may have children in the group that it never reaps.
+// groupLeft reports whether the command's process group contains a running process. A daemon may
+// have children in the group that it never reaps.
 func (r *reaper) groupLeft() bool {
 	if r.tree.groupEnded() {
 		return false

@@ -69,7 +69,7 @@ type testRun struct {
 
 	watchdog  *Watchdog
 	delay     func(pid int) // called in Started, which delays the supervisor
-	started   func()        // called when the script has written the file "ready"
+	started   func()        // called when the script wrote the file "ready"
 	pid       int
 	forwarded []syscall.Signal
 	lost      []error
@@ -170,7 +170,7 @@ func TestRunForwardsSignals(t *testing.T) {
 	r.wantAsked("USR1")
 }
 
-// A revoked lease should leave the command the time KillAfter.
+// A revoked lease leaves the command the time KillAfter.
 func TestRunEndsARevokedCommand(t *testing.T) {
 	r := newTestRun(t)
 	r.rules.OnLost.Signal, r.rules.KillAfter = syscall.SIGUSR1, testTimeout
@@ -192,7 +192,7 @@ func TestRunEndsARevokedCommand(t *testing.T) {
 	r.wantAsked("TERM")
 }
 
-// An expired lease should leave no time.
+// An expired lease leaves no time.
 func TestRunKillsACommandWithoutALease(t *testing.T) {
 	r := newTestRun(t)
 	r.rules.KillAfter = testTimeout
@@ -234,7 +234,7 @@ func TestRunIsLate(t *testing.T) {
 	}
 }
 
-// A command killed from outside should not count as a loss.
+// A command killed from outside does not count as a loss.
 func TestRunOfAKilledCommand(t *testing.T) {
 	r := newTestRun(t)
 	code, err := r.run("kill -KILL $$")
@@ -293,7 +293,7 @@ func TestRunWarnsOfALossOnly(t *testing.T) {
 	}
 }
 
-// A stopped command should be continued, so that it can handle the signal that asks it to end.
+// A stopped command is continued, so that it can handle the signal that asks it to end.
 func TestRunContinuesAStoppedCommand(t *testing.T) {
 	r := newTestRun(t)
 	r.rules.KillAfter = testTimeout

@@ -55,8 +55,8 @@ type Reporter interface {
 	Started(pid int)            // the command runs
 	Forwarded(s syscall.Signal) // a signal is forwarded to the command
 	Lost(reason error)          // the lease is lost, or about to be lost
-	Ended(end End)              // the command's own process has ended
-	Leftover(group int)         // the command has ended, but processes doing its work continue
+	Ended(end End)              // the command's own process ended
+	Leftover(group int)         // the command ended, but processes doing its work continue
 	Refused(pid int)            // a process must end, but this process has no right to kill it
 }
 
@@ -67,14 +67,14 @@ type End struct {
 	HungUp     bool // the terminal is gone, and the command had its foreground
 }
 
-// Interrupted reports whether ^C or ^\ has ended the command: it died from the signal, or returned
-// the code of a shell whose command did.
+// Interrupted reports whether ^C or ^\ ended the command: it died from the signal, or returned the
+// code of a shell whose command did.
 func (e End) Interrupted() bool {
 	code := ExitCode(e.Status)
 	return e.Foreground && (code == CodeSignal+int(syscall.SIGINT) || code == CodeSignal+int(syscall.SIGQUIT))
 }
 
-// ErrMaxHold reports that Run has ended a command after Rules.MaxHold.
+// ErrMaxHold reports that Run ended a command after Rules.MaxHold.
 var ErrMaxHold = errors.New("the command ran longer than its limit")
 
 // ErrLate is the loss on a busy machine: the lease was renewed, but the watchdog process
@@ -84,8 +84,8 @@ var ErrLate = fmt.Errorf("%w: the renewal reached the watchdog process too late:
 var errWatchdogKilled = fmt.Errorf("%w: the watchdog process was killed", dibs.ErrLost)
 
 // Run runs a command under a lease. It returns when no descendant except daemons is left, with the
-// command's exit code as in [ExitCode]. A daemon has left the process group and closed the
-// inherited files. If the lease is about to be lost, all descendants are dead before the loss.
+// command's exit code as in [ExitCode]. A daemon left the process group and closed the inherited
+// files. If the lease is about to be lost, all descendants are dead before the loss.
 //
 // The error is nil if the command ended by itself. Otherwise it is the reason why Run ended the
 // command, such as [ErrMaxHold] or a [dibs.ErrLost], or why the command did not start. With

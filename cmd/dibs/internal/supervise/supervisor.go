@@ -143,7 +143,7 @@ func (s *supervisor) reap() {
 	r := s.reaper
 	r.reap(s.childChanged)
 	if !r.ended && (r.noChild || errors.Is(syscall.Kill(s.child.pid, 0), syscall.ESRCH)) {
-		r.ended = true // the watchdog has reaped it, or this system has no subreapers
+		r.ended = true // the watchdog reaped it, or this system has no subreapers
 		s.childChanged(syscall.WaitStatus(syscall.SIGKILL))
 	}
 	r.sweep(s.report.Refused)
@@ -163,9 +163,9 @@ func (s *supervisor) kill() {
 //
 //   - It used the terminal in the background, and dibs is in the foreground: it gets the
 //     foreground and is continued. See tty.inPipeline.
-//   - The terminal has stopped it, as after ^Z or in a job of the background: dibs stops as
-//     well, so that the shell continues.
-//   - Somebody has stopped it in the background with SIGSTOP: nothing is done.
+//   - The terminal stopped it, as after ^Z or in a job of the background: dibs stops as well, so
+//     that the shell continues.
+//   - Somebody stopped it in the background with SIGSTOP: nothing is done.
 func (s *supervisor) childStopped(stop syscall.Signal) {
 	usesTerminal := stop == syscall.SIGTTIN || stop == syscall.SIGTTOU
 	had, own := s.tty.isForeground(s.child.pid), s.tty.isForeground(s.tty.own)
@@ -201,7 +201,7 @@ func (s *supervisor) forward(sig os.Signal) {
 	n, _ := sig.(syscall.Signal)
 	s.report.Forwarded(n)
 	s.child.signal(n)
-	// The shell has moved dibs into the foreground. A later SIGCONT would discard a ^Z.
+	// The shell moved dibs into the foreground. A later SIGCONT would discard a ^Z.
 	if n == syscall.SIGCONT && s.tty.isForeground(s.tty.own) && !s.tty.inPipeline() {
 		s.tty.lend()
 	}

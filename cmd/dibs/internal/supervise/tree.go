@@ -89,7 +89,7 @@ func (t *tree) collect(all []process, first, with func(process) bool) (found []p
 // inGroup reports whether a process is in the command's group.
 func (t *tree) inGroup(p process) bool { return t.pid > 1 && p.group == t.pid && !t.groupGone }
 
-// groupEnded reports whether no process is in the group. Call it when the command has ended.
+// groupEnded reports whether no process is in the group. Call it when the command is dead.
 func (t *tree) groupEnded() bool {
 	t.groupGone = t.groupGone || errors.Is(t.signalGroup(0), syscall.ESRCH)
 	return t.groupGone

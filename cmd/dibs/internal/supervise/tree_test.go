@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A tree without a started command has no process group. Its signals should not reach the group of
+// A tree without a started command has no process group. Its signals do not reach the group of
 // dibs itself, which may include the caller.
 func TestTreeWithoutACommand(t *testing.T) {
 	if !inOwnProcess(t, os.Args[0]) {

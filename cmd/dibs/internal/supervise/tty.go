@@ -45,7 +45,7 @@ func (t *tty) foreground() int {
 func (t *tty) isForeground(group int) bool { return group > 0 && t.foreground() == group }
 
 // hungUp reports whether the terminal is gone, for example because the shell was killed, while the
-// command had its foreground. The kernel has then sent SIGHUP to the command, and not to dibs. A
+// command had its foreground. The kernel then sent SIGHUP to the command, and not to dibs. A
 // background job outlives its terminal, and so does a command that ignores SIGHUP.
 func (t *tty) hungUp() bool {
 	if t.file == nil || !t.had || signal.Ignored(syscall.SIGHUP) {

@@ -68,7 +68,7 @@ type watchdogProcess struct {
 	reaper
 	in, out    int
 	inherited  int      // write end of the pipe that the command inherits
-	events     *os.File // readable when a child has changed state
+	events     *os.File // readable when a child changes state
 	alarm      alarm
 	unread     []byte // input without a complete line
 	killAt     time.Duration

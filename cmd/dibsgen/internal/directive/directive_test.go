@@ -187,8 +187,8 @@ func TestDurationCode(t *testing.T) {
 	}
 }
 
-// FuzzParse requires that no text makes Parse panic. An error should be within the comment, and
-// String should return a comment with the same meaning.
+// FuzzParse requires that no text makes Parse panic. An error is within the comment, and String
+// returns a comment with the same meaning.
 func FuzzParse(f *testing.F) {
 	for _, comment := range []string{
 		`//dibs:lock "order:"+o.ID wait=3s`, `//dibs:lock "a:"+from, "a:"+to // both`, `//dibs:lock []string{a}... ttl=20s`,

@@ -116,7 +116,7 @@ func TestNamesAreHeld(t *testing.T) {
 	})
 }
 
-// The decorator should return the method's errors and values.
+// The decorator returns the method's errors and values.
 func TestErrorsAreReturned(t *testing.T) {
 	bubble(t, func(t *testing.T, locks *dibs.Client) {
 		broken := errors.New("broken")
@@ -200,8 +200,7 @@ func TestSharedLocks(t *testing.T) {
 	})
 }
 
-// A directive's option should win over the same option for the constructor. The others should
-// apply.
+// A directive's option wins over the same option for the constructor. The others apply.
 func TestOptions(t *testing.T) {
 	bubble(t, func(t *testing.T, locks *dibs.Client) {
 		seen := map[string]time.Duration{}
