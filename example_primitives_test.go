@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -11,28 +12,33 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
+// Many processes read a configuration, and one at a time changes it. A reader never sees half a
+// change.
 func ExampleRWMutex() {
 	ctx := context.Background()
-	locks := dibs.New(memstore.New())
+	locks := dibs.New(memstore.New(), dibs.Wait(3*time.Second))
 	defer locks.Close()
-	catalogue := locks.RWMutex("catalogue")
+	config := locks.RWMutex("config")
+	values := map[string]string{"region": "east", "bucket": "east-1"} // in a store that all processes use
 
-	// Page views read, beside other readers.
-	show := func(ctx context.Context) (string, error) { return "page 1", nil }
-	page, err := dibs.Call(ctx, catalogue.Reader(), show)
-	fmt.Println(page, err)
-
-	// The import writes, exclusively.
-	err = catalogue.Writer().Do(ctx, func(context.Context) error {
-		_, err := catalogue.Reader().TryLock(context.Background()) // a page view at the same time
-		fmt.Println("no page view during the import:", errors.Is(err, dibs.ErrBusy))
+	read := func(context.Context) (string, error) { return values["region"] + " " + values["bucket"], nil }
+	change := func(ctx context.Context) error {
+		values["region"] = "west"
+		_, err := config.Reader().TryLock(context.Background()) // another process
+		fmt.Println("no reader during the change:", errors.Is(err, dibs.ErrBusy))
+		values["bucket"] = "west-1"
 		return nil
-	})
-	fmt.Println(err)
+	}
+	text, err := dibs.Call(ctx, config.Reader(), read)
+	fmt.Println(text, err)
+	fmt.Println(config.Writer().Do(ctx, change))
+	text, err = dibs.Call(ctx, config.Reader(), read)
+	fmt.Println(text, err)
 	// Output:
-	// page 1 <nil>
-	// no page view during the import: true
+	// east east-1 <nil>
+	// no reader during the change: true
 	// <nil>
+	// west west-1 <nil>
 }
 
 func ExampleLease_Downgrade() {
@@ -66,82 +72,121 @@ func ExampleLease_Downgrade() {
 	// another writer is busy: true
 }
 
+// All machines together have eight GPUs. A training needs two of them: it gets both, or waits.
 func ExampleSemaphore() {
 	ctx := context.Background()
 	locks := dibs.New(memstore.New())
 	defer locks.Close()
+	pool := locks.Semaphore("gpus", 8) // the same number in each program
 
-	// All machines together may send four requests to the partner at a time. An upload
-	// counts as three.
-	partner := locks.Semaphore("api:partner", 4)
-	upload, err := partner.Permits(3).Lock(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	err = partner.Permits(1).Do(ctx, func(ctx context.Context) error {
-		_, err := partner.Permits(1).TryLock(context.Background())
-		fmt.Println("no fifth permit:", errors.Is(err, dibs.ErrBusy))
-		return nil
-	}, dibs.Wait(time.Second))
+	err := pool.Permits(2).Do(ctx, func(ctx context.Context) error {
+		fmt.Println("train on 2 GPUs")                          // until ctx ends
+		_, err := pool.Permits(7).TryLock(context.Background()) // another machine
+		fmt.Println("7 others are not free:", errors.Is(err, dibs.ErrBusy))
+		return ctx.Err()
+	}, dibs.Wait(time.Minute), dibs.MaxHold(12*time.Hour))
 	fmt.Println(err)
-	fmt.Println(upload.Unlock())
 	// Output:
-	// no fifth permit: true
-	// <nil>
+	// train on 2 GPUs
+	// 7 others are not free: true
 	// <nil>
 }
 
+// Whatever the order of the names, two transfers never deadlock.
 func ExampleClient_All() {
-	ctx := context.Background()
-	locks := dibs.New(memstore.New())
+	locks := dibs.New(memstore.New(), dibs.Wait(3*time.Second))
 	defer locks.Close()
-	balance := map[string]int{"alice": 100, "bob": 100}
+	bank := &fencedTable{rows: map[string]row{"alice": {balance: 100}, "bob": {balance: 100}}}
 
-	// Whatever the order of the names, two transfers never deadlock.
-	transfer := func(from, to string, amount int) error {
-		return locks.All([]string{"account:" + from, "account:" + to}).Do(ctx, func(context.Context) error {
-			balance[from] -= amount
-			balance[to] += amount
-			return nil
+	transfer := func(ctx context.Context, from, to string, amount int) error {
+		a, b := "account:"+from, "account:"+to
+		return locks.All([]string{a, b}).Do(ctx, func(ctx context.Context) error {
+			fenceA, errA := dibs.FenceOf(ctx, a)
+			fenceB, errB := dibs.FenceOf(ctx, b)
+			if err := errors.Join(errA, errB); err != nil {
+				return err
+			}
+			return bank.update(map[string]row{
+				from: {bank.get(from) - amount, fenceA},
+				to:   {bank.get(to) + amount, fenceB},
+			})
 		})
 	}
+	ctx := context.Background()
 	var group sync.WaitGroup
-	group.Go(func() { fmt.Println(transfer("alice", "bob", 30)) })
-	group.Go(func() { fmt.Println(transfer("bob", "alice", 10)) })
+	group.Go(func() { fmt.Println(transfer(ctx, "alice", "bob", 30)) })
+	group.Go(func() { fmt.Println(transfer(ctx, "bob", "alice", 10)) })
 	group.Wait()
-	fmt.Println(balance)
+	fmt.Println("alice", bank.get("alice"), "bob", bank.get("bob"))
 	// Output:
 	// <nil>
 	// <nil>
-	// map[alice:80 bob:120]
+	// alice 80 bob 120
 }
 
-func ExampleElection_Run() {
-	ctx := context.Background()
-	locks := dibs.New(memstore.New())
-	defer locks.Close()
+// A fencedTable rejects a change with a smaller fence than its row has stored. In SQL:
+//
+//	UPDATE accounts SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
+type fencedTable struct {
+	mu   sync.Mutex
+	rows map[string]row
+}
 
-	// Every replica calls Run, and fn runs in a single replica at a time. When ctx ends, the
-	// process is no longer the leader and fn must return.
-	err := locks.Election("scheduler").Run(ctx, func(ctx context.Context) error {
+type row struct {
+	balance int
+	fence   uint64
+}
+
+func (t *fencedTable) get(id string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rows[id].balance
+}
+
+func (t *fencedTable) update(changes map[string]row) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, c := range changes {
+		if c.fence < t.rows[id].fence {
+			return fmt.Errorf("%s: fence %d is too small: the lease was lost", id, c.fence)
+		}
+	}
+	maps.Copy(t.rows, changes)
+	return nil
+}
+
+// Each replica calls Run, and one at a time leads. A replica that is stopped finishes its job, and
+// the next one leads at once.
+func ExampleElection_Run() {
+	store := memstore.New()
+	locks, other := dibs.New(store), dibs.New(store)
+	defer locks.Close()
+	defer other.Close()
+	ctx, stop := context.WithCancel(context.Background()) // in a program: signal.NotifyContext
+	defer stop()
+
+	err := locks.Election("scheduler", dibs.TTL(10*time.Second)).Run(ctx, func(ctx context.Context) error {
 		term, err := dibs.Fence(ctx)
 		if err != nil {
 			return err
 		}
-		for job := 1; ctx.Err() == nil; job++ {
-			if job > 3 {
-				return nil // no work is left
+		for job := 1; ctx.Err() == nil; job++ { // ctx also ends when the term is lost
+			fmt.Println("job", job, "with the number of the term:", term > 0)
+			if job == 2 {
+				stop() // SIGTERM arrives
 			}
-			fmt.Println("job", job, "in a term with a fence:", term > 0)
 		}
 		return ctx.Err()
 	})
-	fmt.Println(err)
+	fmt.Println("stopped:", err)
+	next, err := other.Election("scheduler").Campaign(context.Background(), dibs.Wait(0))
+	fmt.Println("the next replica leads:", err)
+	fmt.Println(next.Unlock())
 	// Output:
-	// job 1 in a term with a fence: true
-	// job 2 in a term with a fence: true
-	// job 3 in a term with a fence: true
+	// job 1 with the number of the term: true
+	// job 2 with the number of the term: true
+	// stopped: <nil>
+	// the next replica leads: <nil>
 	// <nil>
 }
 
@@ -171,28 +216,44 @@ func ExampleElection_Watch() {
 	// no leader
 }
 
+// Cron starts the job on five replicas at about the same time, and one of them runs it.
 func ExampleOnce() {
-	ctx := context.Background()
 	store := memstore.New()
-
-	// Cron starts the job on each machine at about the same time.
-	for _, machine := range []string{"east", "west"} {
-		locks := dibs.New(store)
-		defer locks.Close()
-		err := locks.Once("report:daily", time.Hour).Do(ctx, func(context.Context) error {
-			fmt.Println(machine, "sends the report")
-			return nil
-		})
+	report := func(context.Context) error { // the context ends after 2 hours, or if the lock is lost
+		fmt.Println("send the report")
+		return nil
+	}
+	nightly := func(locks *dibs.Client) string {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Hour)
+		defer cancel()
+		// The interval is shorter than a day, because a run may begin a little earlier than the
+		// last. It is longer than the differences between the clocks.
+		err := locks.Once("report:nightly", 20*time.Hour).Do(ctx, report)
 		switch {
 		case errors.Is(err, dibs.ErrSkipped):
-			fmt.Println("another machine has sent it;", machine, "does nothing")
+			return "skipped"
 		case err != nil:
-			fmt.Println(machine, err)
+			return err.Error() // the job failed, or lost its lock: alert somebody
 		}
+		return "ran"
 	}
+
+	results := make(chan string)
+	for range 5 {
+		go func() {
+			locks := dibs.New(store) // the client of a replica
+			defer locks.Close()
+			results <- nightly(locks)
+		}()
+	}
+	count := map[string]int{}
+	for range 5 {
+		count[<-results]++
+	}
+	fmt.Println(count)
 	// Output:
-	// east sends the report
-	// another machine has sent it; west does nothing
+	// send the report
+	// map[ran:1 skipped:4]
 }
 
 // A failed run leaves the job to the next machine.

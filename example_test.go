@@ -39,6 +39,81 @@ func ExampleMutex_Do() {
 	// <nil>
 }
 
+// A handler pays an order once, on however many machines it runs. The second request waits for the
+// first, and finds the order paid.
+func ExampleMutex_Do_httpHandler() {
+	locks := dibs.New(memstore.New(), dibs.Wait(3*time.Second)) // without Wait, a request may wait for ever
+	defer locks.Close()
+	orders := &paidOrders{fences: make(map[string]uint64)}
+
+	pay := func(w http.ResponseWriter, r *http.Request) {
+		order := r.PathValue("id")
+		err := locks.Mutex("order:"+order).Do(r.Context(), func(ctx context.Context) error {
+			fence, err := dibs.Fence(ctx)
+			if err != nil || orders.paid(order) {
+				return err
+			}
+			if err := charge(ctx, order); err != nil {
+				return err
+			}
+			return orders.setPaid(order, fence)
+		})
+		var do *dibs.DoError
+		switch {
+		case err == nil:
+			fmt.Fprintln(w, "order", order, "is paid")
+		case errors.As(err, &do) && !do.Ran: // somebody holds the lock, or the store is unavailable
+			http.Error(w, "nothing was charged: try again later", http.StatusServiceUnavailable)
+		default: // declined, or the lock was lost during the payment
+			http.Error(w, "look at the order before you try again", http.StatusInternalServerError)
+		}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders/{id}/pay", pay)
+	var requests sync.WaitGroup
+	for range 2 {
+		requests.Go(func() {
+			answer := httptest.NewRecorder()
+			mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/orders/42/pay", nil))
+			fmt.Print(answer.Body)
+		})
+	}
+	requests.Wait()
+	// Output:
+	// charge order 42
+	// order 42 is paid
+	// order 42 is paid
+}
+
+// charge sends the payment to the bank, with the order as its idempotency key. The lock cannot
+// replace that key: a process may crash between the payment and its record.
+func charge(ctx context.Context, order string) error {
+	fmt.Println("charge order", order)
+	return ctx.Err()
+}
+
+// paidOrders is a table. In SQL, setPaid has the condition AND fence <= $1.
+type paidOrders struct {
+	mu     sync.Mutex
+	fences map[string]uint64
+}
+
+func (o *paidOrders) paid(order string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.fences[order] > 0
+}
+
+func (o *paidOrders) setPaid(order string, fence uint64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if fence < o.fences[order] {
+		return fmt.Errorf("order %s: a later holder has written", order)
+	}
+	o.fences[order] = fence
+	return nil
+}
+
 func ExampleMutex_Lock() {
 	locks := dibs.New(memstore.New())
 	defer locks.Close()

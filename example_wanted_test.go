@@ -10,7 +10,8 @@ import (
 	"github.com/dibslock/dibs/memstore"
 )
 
-// A long import works in chunks. A request that waits for the lock enters between two chunks.
+// A long import works in chunks. A request that waits for the lock enters between two of them.
+// After Yield the lease has a new fence.
 func ExampleLease_Yield() {
 	ctx := context.Background()
 	store := memstore.New()
@@ -18,25 +19,23 @@ func ExampleLease_Yield() {
 	defer locks.Close()
 	catalogue := locks.Mutex("catalogue")
 
-	queued := make(chan struct{})
-	show := func() {
-		other := dibs.New(store, dibs.Observe(dibs.Hooks{Queued: func(context.Context, dibs.Queued) { close(queued) }}))
-		defer other.Close()
-		_ = other.Mutex("catalogue").Do(ctx, func(context.Context) error {
-			fmt.Println("show a page")
-			return nil
-		})
+	load := func(ctx context.Context, chunk int, fence uint64) error {
+		fmt.Println("import chunk", chunk, "with a fence:", fence > 0)
+		return ctx.Err()
 	}
+	shown := make(chan error, 1)
 	err := catalogue.Do(ctx, func(ctx context.Context) error {
 		lease, err := dibs.LeaseOf(ctx, "catalogue")
 		if err != nil {
 			return err
 		}
 		for chunk := 1; chunk <= 3; chunk++ {
-			fmt.Println("import chunk", chunk)
+			if err := load(ctx, chunk, lease.Fence()); err != nil { // the fence changes with Yield
+				return err
+			}
 			if chunk == 1 {
-				go show()
-				<-queued
+				go func() { shown <- showPage(store) }()
+				<-lease.Wanted()
 			}
 			if err := lease.Yield(ctx); err != nil {
 				return err // the lock is not held any more
@@ -44,13 +43,23 @@ func ExampleLease_Yield() {
 		}
 		return nil
 	})
-	fmt.Println(err)
+	fmt.Println(err, <-shown)
 	// Output:
-	// import chunk 1
+	// import chunk 1 with a fence: true
 	// show a page
-	// import chunk 2
-	// import chunk 3
-	// <nil>
+	// import chunk 2 with a fence: true
+	// import chunk 3 with a fence: true
+	// <nil> <nil>
+}
+
+// showPage is another process.
+func showPage(store *memstore.Store) error {
+	locks := dibs.New(store, dibs.Wait(3*time.Second))
+	defer locks.Close()
+	return locks.Mutex("catalogue").Do(context.Background(), func(context.Context) error {
+		fmt.Println("show a page")
+		return nil
+	})
 }
 
 // A process that keeps a lock while idle releases it when another process wants it.

@@ -194,7 +194,7 @@ func TestExtremeIntervals(t *testing.T) {
 			wantErr(t, c.Close())
 		}
 		err := open(t, memstore.New()).Once("n", time.Hour, dibs.MaxHold(time.Minute)).Do(t.Context(), nothing)
-		if want := `dibs: invalid: MaxHold 1m0s of "n": below its interval 1h0m0s`; fmt.Sprint(err) != want {
+		if want := `dibs: invalid: MaxHold 1m0s of "n": below its interval 1h0m0s (to limit the job, give its context a deadline)`; fmt.Sprint(err) != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	})

@@ -66,7 +66,7 @@ func (o *Once) acquire(ctx context.Context, set settings) (*Lease, error) {
 	case o.every < driver.MinTTL || o.every > driver.MaxReserve:
 		return nil, invalid("interval %v of Once %q: not within %v to %v", o.every, o.name, driver.MinTTL, driver.MaxReserve)
 	case set.maxHold >= driver.MinTTL && set.maxHold < o.every:
-		return nil, invalid("MaxHold %v of %q: below its interval %v", set.maxHold, o.name, o.every)
+		return nil, invalid("MaxHold %v of %q: below its interval %v (to limit the job, give its context a deadline)", set.maxHold, o.name, o.every)
 	}
 	set.minHold = o.every
 	lease, err := o.c.acquire(ctx, exclusive(KindOnce, o.name), set.tryOnce())

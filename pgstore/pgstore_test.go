@@ -48,6 +48,9 @@ func TestMain(m *testing.M) {
 	}
 	// The server needs processors: more tests at a time would take as long in all, and each longer.
 	_ = flag.Set("test.parallel", "4")
+	if !pgtest.Installed() && os.Getenv("DIBS_REQUIRE_POSTGRES") == "" && flag.Lookup("test.skip").Value.String() == "" {
+		_ = flag.Set("test.skip", "^ExampleStore_GuardPgx$") // an example cannot skip itself
+	}
 	code := m.Run()
 	if server != nil {
 		_ = server.Close()
@@ -58,9 +61,7 @@ func TestMain(m *testing.M) {
 // sharedServer returns a server shared by all tests, each with its own schema.
 func sharedServer(t testing.TB) *pgtest.Server {
 	t.Helper()
-	serverOnce.Do(func() {
-		server, serverErr = pgtest.Start()
-	})
+	startServer()
 	if errors.Is(serverErr, pgtest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_POSTGRES") == "" {
 		t.Skip(serverErr)
 	}
@@ -68,6 +69,12 @@ func sharedServer(t testing.TB) *pgtest.Server {
 		t.Fatal(serverErr)
 	}
 	return server
+}
+
+func startServer() {
+	serverOnce.Do(func() {
+		server, serverErr = pgtest.Start()
+	})
 }
 
 // newStore returns a store in a new schema.

@@ -304,7 +304,12 @@ func (f *finder) hooksOf(e ast.Expr) (hooks dibs.Hooks, ok bool) {
 			continue
 		}
 		if field := reflect.ValueOf(&hooks).Elem().FieldByName(name.Name); field.IsValid() {
-			field.Set(reflect.MakeFunc(field.Type(), func([]reflect.Value) []reflect.Value { return nil })) // not called
+			field.Set(reflect.MakeFunc(field.Type(), func([]reflect.Value) (zero []reflect.Value) {
+				for result := range field.Type().Outs() { // a nil context of AcquireStart
+					zero = append(zero, reflect.Zero(result))
+				}
+				return zero
+			}))
 		}
 	}
 	return hooks, true

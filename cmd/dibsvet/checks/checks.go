@@ -19,6 +19,7 @@ func All(enabled func() bool) []*analysis.Analyzer {
 func all(src *analysis.Analyzer, enabled func() bool) []*analysis.Analyzer {
 	return []*analysis.Analyzer{
 		newBadName(src),
+		newIgnoredErr(src),
 		newIsBusy(src),
 		newLostLease(src),
 		newNoFence(src, enabled),

@@ -9,13 +9,19 @@ import (
 
 // Fence returns the fence that ctx carries, or zero.
 func Fence(ctx context.Context) uint64 {
-	fence, _ := dibs.Fence(ctx)
+	fence, err := dibs.Fence(ctx)
+	if err != nil {
+		return 0
+	}
 	return fence
 }
 
 // FenceOf returns the fence for a name that ctx carries, or zero.
 func FenceOf(ctx context.Context, name string) uint64 {
-	fence, _ := dibs.FenceOf(ctx, name)
+	fence, err := dibs.FenceOf(ctx, name)
+	if err != nil {
+		return 0
+	}
 	return fence
 }
 

@@ -75,6 +75,12 @@ func (s *Server) Close() error {
 
 func (s *Server) data() string { return s.Path("data") }
 
+// Installed reports whether Start finds a server.
+func Installed() bool {
+	_, err := binaries()
+	return err == nil
+}
+
 // binaries returns the server's directory: from DIBS_POSTGRES, or for the newest server. On Debian
 // it is not in PATH.
 func binaries() (string, error) {

@@ -82,6 +82,9 @@ func goodLevels(ctx context.Context, lease *dibs.Lease, options []dibs.Option) {
 	lease.Extend(ctx, 30*time.Second)
 	dibs.New(memstore.New(), dibs.Observe(dibs.Hooks{Renewed: renewed, Degraded: degraded}))
 	locks.Mutex("a").Lock(ctx, dibs.Observe(dibs.Hooks{Renewed: nil}), dibs.Option{})
+	locks.Mutex("a").Lock(ctx, dibs.Observe(dibs.Hooks{AcquireStart: started}))
 	locks.All([]string{"a"}, dibs.Wait(time.Second)).TryLock(ctx)
 	lease.Yield(ctx, dibs.Wait(time.Second), dibs.TTL(time.Minute))
 }
+
+func started(ctx context.Context, _ dibs.AcquireStart) context.Context { return ctx }
