@@ -100,7 +100,8 @@ type AcquireEnd struct {
 	Fence uint64
 
 	// FirstFence is the lease's smallest fence: all fences from FirstFence to Fence belong to the
-	// lease. A hand-off can leave several. Lease.ReserveFences adds others.
+	// lease. They differ only after a hand-off that granted several fences. The fences that
+	// Lease.ReserveFences returns later are larger than Fence.
 	FirstFence uint64
 
 	TTL      time.Duration // how long the store keeps the lease without a renewal

@@ -24,8 +24,8 @@ func (c *Client) Mutex(name string, options ...Option) *Mutex {
 // Lock acquires the mutex. It queues until the lock is granted, ctx ends, or Wait passes. ctx
 // limits only the wait; the lease lasts until Unlock.
 //
-// Lock does not change ctx. Pass Lease.Context to nested calls: with ctx itself, a second Lock on
-// the same name waits for the first.
+// Lock does not change ctx. Pass Lease.Context to nested calls, because it carries the lease. With
+// ctx itself, a second Lock on the same name waits until the first lease ends.
 //
 // Lock returns ErrBusy if the wait ends without the lock; if ctx ended it, errors.Is also finds
 // ctx's cause. The call leaves nothing behind: in the background it removes its queue entry, and

@@ -7,7 +7,7 @@ import "github.com/dibslock/dibs/driver"
 type WrongTypeError struct {
 	Op    string // acquire, unlock, extend, …
 	Name  string
-	State State // Foreign describes the value, if the store could read it; Holders are a foreign lock's owners
+	State State // State.Foreign describes the value; nil if the store could not read it. State.Holders are a foreign lock's owners
 	Cause error // the server's reply
 
 	source *driver.WrongTypeError // from the store, or nil

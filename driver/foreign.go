@@ -40,7 +40,7 @@ type ForeignRevoker interface {
 type WrongTypeError struct {
 	Op    string // acquire, release, extend, …
 	Name  string
-	State State // Foreign describes the value, or is nil if the store could not read it; Holders lists a foreign lock's owners
+	State State // State.Foreign describes the value; nil if the store could not read it. State.Holders are a foreign lock's owners
 	Cause error // the server's reply
 }
 

@@ -45,19 +45,19 @@ type middleware struct {
 // Lock returns a middleware that runs each request under the lock returned by the function lock.
 // The handler's request context carries the lease, for dibs.Fence, and ends when the lease is lost.
 // The lock is released when the handler returns or panics. The package comment lists the responses
-// if that fails.
+// when the lock is not acquired, or is lost.
 //
-// If lock returns nil and no error, the handler runs without a lock. A nil pointer, such as a
-// *dibs.Mutex that was never set, is a 500. If lock returns an error, the response is 400, or the
-// [Error]'s. lock can be called concurrently. It must not read the request's body, unless it
-// replaces the body. Lock panics if lock is nil.
+// If lock returns nil and no error, the handler runs without a lock. For a nil pointer, such as a
+// *dibs.Mutex that was never set, the response is 500. If lock returns an [Error], this is the
+// response; for any other error the response is 400. lock can be called concurrently. It must not
+// read the request's body, unless it replaces the body. Lock panics if lock is nil.
 //
-// The files in a multipart form parsed by the handler are removed when it returns, as
-// net/http does.
+// When the handler returns, the files in a multipart form that it parsed are removed, as in
+// net/http.
 //
-// A release that the store did not confirm changes nothing about the response: the work is
-// done, and the name is free at the latest when its TTL ends. The hook dibs.Hooks
-// Released reports it.
+// If the store does not confirm the release, the response does not change: the work is done, and
+// the name is free at the latest when its TTL ends. The hook Released in dibs.Hooks reports the
+// failed release.
 func Lock(lock func(r *http.Request) (dibs.Doer, error), options ...Option) func(http.Handler) http.Handler {
 	if lock == nil {
 		panic("dibshttp: Lock: nil function")
