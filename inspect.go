@@ -26,9 +26,9 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 }
 
 // Check returns nil if the store answers, and ErrClosed after Close. It is for readiness probes: it
-// inspects a name, changes nothing, and takes at most one operation timeout. If the store cannot
-// show states, Check extends a nonexistent lease instead. If an option given to New is invalid, it
-// returns ErrInvalid and sends nothing.
+// changes nothing, and takes at most one Timeout. Check inspects the name dibs:check. If the store
+// cannot inspect names, Check extends a nonexistent lease instead. If an option given to New is
+// invalid, Check returns ErrInvalid and sends nothing.
 func (c *Client) Check(ctx context.Context) error {
 	const name = "dibs:check"
 	switch err := c.check(); {

@@ -56,7 +56,7 @@ type Revocation struct {
 	User   string    // the request's sender, from Config.User
 	Reason string    // as typed, on a single line
 	Did    string    // how a foreign lock was ended; otherwise empty
-	At     time.Time // when the store had confirmed it
+	At     time.Time // when the store confirmed the end
 
 	ended view.Holder
 }

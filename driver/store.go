@@ -62,8 +62,8 @@ func DeadlineOf(ctx context.Context) time.Time {
 //
 // A single clock decides for all clients when a lease, a reservation or a queue entry ends: the
 // server's clock or, for a file, the machine's clock. The clocks of the client processes may differ
-// by hours, so they must not decide for each other. Until, a time in a request, is in the sender's
-// clock; the store converts it.
+// by hours, so a store must not compare them with each other. The field Until of a request is by
+// the sender's clock; the store converts it.
 //
 // A request can take effect although its reply is lost. The client then sends it again. The second
 // execution must not grant, queue or release anything more, and its result must be the same.
@@ -93,21 +93,21 @@ type Store interface {
 	//
 	// A request for several names is sent only to a [Grouper]. It acquires all names or none, in a
 	// single step, and waits in all their queues with the same ticket. If the token held all names
-	// and lost a name, the request also releases the others. No hand-off grants such a request.
+	// and has lost some since, the request also releases the rest. No hand-off grants such a request.
 	// Instead, when a name is released and the request is first in the name's queue, the store
 	// sends it EventRetry.
 	Acquire(ctx context.Context, r AcquireRequest) (AcquireReply, error)
 
 	// Cancel undoes an Acquire whose outcome is unknown or unwanted: afterwards the token neither
-	// holds nor waits. The name, if held, is granted to the next waiters. Here r.Until limits the
-	// Cancel, not the Acquire. A Cancel delivered later does nothing.
+	// holds nor waits. If the token held the name, the next waiters get it. Here r.Until limits the
+	// Cancel, not the Acquire: a Cancel delivered after r.Until does nothing.
 	Cancel(ctx context.Context, r AcquireRequest) error
 
 	// Release ends the lease with r.Token and grants the name to the first live waiters that fit,
 	// in the same atomic step. It returns false if the token did not hold the name.
 	//
-	// A Release delivered after r.Until does nothing, because the token may be in use again, unless
-	// r.LastUse is set.
+	// If r.LastUse is not set, a Release delivered after r.Until does nothing, because the token may
+	// be in use again.
 	//
 	// With r.Reserve, Release grants nothing. It sends EventRetry to the first waiter, and the
 	// reply to the waiter's next request says when the name becomes free.
@@ -119,10 +119,10 @@ type Store interface {
 	// restores an ended lease.
 	Extend(ctx context.Context, requests []ExtendRequest) []error
 
-	// Watch calls on with a client's events until ctx ends, and then returns. It can call on from
-	// several goroutines at once. It reconnects by itself, and calls on with EventConnected each
-	// time events begin to flow. Events are hints: a lost event only adds latency. Watch returns
-	// before ctx ends only if the store never sends notifications.
+	// Watch passes a client's events to the function on until ctx ends, and then returns. Several
+	// goroutines can run the function at once. Watch reconnects by itself, and passes EventConnected
+	// each time events begin to flow. Events are hints: a lost event only adds latency. Watch
+	// returns before ctx ends only if the store never sends notifications.
 	//
 	// A store may send its own requests for a Watch, such as pings. While busy returns false, the
 	// client neither holds nor waits, and the store should send no such requests. Soon after busy

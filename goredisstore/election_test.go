@@ -28,14 +28,13 @@ func candidateChild(o childConfig, commands <-chan string) {
 	emit("ready")
 	go func() {
 		err := election.Run(context.Background(), func(ctx context.Context) error {
-			at := mono()
-			emit("leads %d %d", at, carried.Fence(ctx))
+			at, term := mono(), carried.Fence(ctx) // after a loss the context has no fence
+			emit("leads %d %d", at, term)
 			<-ctx.Done()
 			reason := "lost"
 			if errors.Is(context.Cause(ctx), dibs.ErrResigned) {
 				reason = "resigned"
 			}
-			term := carried.Fence(ctx)
 			at = mono()
 			go emit("ends %d %d %s", at, term, reason) // in the background, so as not to delay the release
 			return ctx.Err()
