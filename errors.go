@@ -38,7 +38,7 @@ type BusyError struct {
 	Name      string
 	Holder    Token         // the last known holder; may be empty
 	Reserved  bool          // the holder released its lease; MinHold keeps the name unavailable
-	Remaining time.Duration // at the store's last reply: until the lease expires unless renewed
+	Remaining time.Duration // time until the lease expires if not renewed, at the store's last reply
 	Ahead     int           // waiters ahead of this one when it queued
 	Cause     error         // why the wait ended, if a context ended it
 

@@ -9,9 +9,9 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// ErrSkipped means that Once.Do did not run its function, because another process has the job this
-// time. The error is also a *BusyError, which says who runs the job, or how long its name is
-// reserved.
+// ErrSkipped means that Once.Do did not run its function, because the job is running, or was run
+// within its interval. The error is also a *BusyError, which says who runs the job, or how long its
+// name is reserved.
 var ErrSkipped = errors.New("dibs: skipped")
 
 // A Once is a periodic job that many processes start by their own clocks. Only one of them runs it,
@@ -43,10 +43,9 @@ func (c *Client) Once(name string, every time.Duration, options ...Option) *Once
 	return &Once{c: c, name: name, every: every, settings: c.settings(options).ofOnce()}
 }
 
-// Do runs fn unless the job is running, or was run within the interval. It does not wait: if
-// another process has the job this time, it returns an error for which errors.Is finds ErrSkipped.
-// It also finds an ErrSkipped that fn returns; DoError.Ran is then true. Other errors, and fn's
-// context and fence, are those of Mutex.Do.
+// Do runs fn unless the job is running, or a run began within the interval. In both cases it does not
+// wait: it returns an error for which errors.Is finds ErrSkipped. It also finds an ErrSkipped that fn
+// returns; DoError.Ran is then true. Other errors, and fn's context and fence, are those of Mutex.Do.
 func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	if fn == nil {
 		return errNotRun(o.name, errNoFunc)

@@ -39,7 +39,7 @@ type Holder struct {
 	Reserved  bool   // released, but MinHold or Once keeps the name unavailable
 
 	NeverExpires bool          // only another library's lock can last forever
-	Remaining    time.Duration // until the lease expires unless renewed; zero if it never expires
+	Remaining    time.Duration // time until the lease expires if not renewed; zero if it never expires
 }
 
 // A Waiter describes a waiter for a name.

@@ -20,9 +20,11 @@ import (
 //
 // The first call asks the store, in the background, to notify this client of the first waiter;
 // further calls cost nothing. The channel then closes half a round trip after the first waiter
-// queued. If the notification is lost, or the store cannot notify, it closes at the next renewal. A
-// lease without renewals may then never detect the waiter. The store sees no waiters from other
-// libraries except Redisson's in Redisson mode, at the first call and at each renewal.
+// queued. If the notification is lost, or the store cannot notify, it closes at the next renewal,
+// and without renewals perhaps never.
+//
+// Waiters from other libraries are not detected. The exception is Redisson mode: the first call and
+// each renewal detect Redisson's waiters.
 func (handle *Lease) Wanted() <-chan struct{} {
 	if handle.isZero() {
 		return nil

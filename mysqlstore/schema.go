@@ -36,8 +36,9 @@ func file(name string) string {
 // between: to 0 removes all tables with their leases. If a version does not exist, the error
 // matches driver.ErrInvalid.
 //
-// A statement that changes a table waits for the transactions using it, and others wait behind it:
-// set lock_wait_timeout, and repeat the statement if it fails for this reason. Migrate does so.
+// A statement that changes a table waits for the transactions that use the table. Later
+// transactions wait behind the statement. So set lock_wait_timeout, and repeat a statement that
+// exceeds it. Migrate does both.
 func SQL(prefix string, from, to int) (statements []string, err error) {
 	return sqlstore.Migration(from, to, Version,
 		func(version int) []string { return up(prefix, version) },

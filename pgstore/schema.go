@@ -36,8 +36,9 @@ func file(name string) string {
 // statements undo the versions in between: to 0 removes all tables with their leases, but not the
 // schema. If a version does not exist, the error matches driver.ErrInvalid.
 //
-// A statement that changes a table waits for the transactions using it, and others wait behind it:
-// set lock_timeout, and repeat the migration if it fails for this reason. Migrate does so.
+// A statement that changes a table waits for the transactions that use the table. Later
+// transactions wait behind the statement. So set lock_timeout, and repeat the migration if a
+// statement exceeds it. Migrate does both.
 func SQL(schema string, from, to int) (statements []string, err error) {
 	all, err := sqlstore.Migration(from, to, Version,
 		func(version int) []string { return up(schema, version) },

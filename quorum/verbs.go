@@ -73,8 +73,8 @@ func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error
 	return c.OK, c.Err
 }
 
-// Extend implements driver.Store. Each node extends all leases; a lease is extended if a majority
-// extended it. If a majority still holds a lease, a node without it is asked to vote again.
+// Extend implements driver.Store. All nodes receive the request. A lease is extended if a majority
+// of nodes extended it. Then each node without the lease is asked to vote for it again.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	until := driver.DeadlineOf(ctx)
 	if err := s.checkStart(ctx, "extend", "", until); err != nil {

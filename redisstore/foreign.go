@@ -88,11 +88,12 @@ func (s *Store) recogniseString(state *driver.State, now int64) {
 	}, false)
 }
 
-// RevokeForeign implements driver.ForeignRevoker. Redisson's waiters are notified in the same way
-// as by its forceUnlock. A string has no such rule: its key is deleted.
+// RevokeForeign implements driver.ForeignRevoker. It deletes the lock's key. For a Redisson lock it
+// also notifies Redisson's waiters, in the same way as forceUnlock. Waiters for a lock whose value
+// is a string are not notified.
 //
-// A Redisson lock is compared by its owner and its count; a string by its value, and by its expiry
-// unless the value is unique.
+// The lock is first compared with seen: a Redisson lock by its owner and its count; a string by its
+// value, and by its expiry unless the value is unique.
 func (s *Store) RevokeForeign(ctx context.Context, name string, seen driver.Foreign) (did string, err error) {
 	const op = "revoke"
 	if err := s.check(name); err != nil {

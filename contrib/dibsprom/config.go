@@ -13,24 +13,24 @@ type Config struct {
 	// results are cut to 64 bytes of valid UTF-8. Nil means the rule in the package documentation.
 	Class func(name string) string
 
-	// MaxClasses is the largest number of classes, without "other". Zero or less means 200.
+	// MaxClasses is the largest number of classes, not counting "other". Zero or less means 200.
 	MaxClasses int
 
 	// AcquireBuckets and HeldBuckets are the upper limits, in seconds, of the buckets in
-	// dibs_acquire_seconds and dibs_held_seconds. They must grow. Empty means 12 buckets, from 0.5
-	// ms to 2 minutes and from 1 ms to 2 hours.
+	// dibs_acquire_seconds and dibs_held_seconds. They must be in increasing order. Empty means 12
+	// buckets, from 0.5 ms to 2 minutes and from 1 ms to 2 hours.
 	AcquireBuckets, HeldBuckets []float64
 
 	// NativeHistograms adds native histograms to dibs_acquire_seconds and dibs_held_seconds,
 	// each with at most 100 buckets of 10 %. A Prometheus that scrapes native histograms drops
-	// the other buckets, which grafana.json uses, unless always_scrape_classic_histograms is
-	// set.
+	// AcquireBuckets and HeldBuckets, which grafana.json uses. To keep these buckets, set
+	// always_scrape_classic_histograms in Prometheus.
 	NativeHistograms bool
 
 	// TraceID returns the trace's id in a call's context, or "" for none. It is the call's exemplar
 	// trace_id in dibs_acquire_seconds. Prometheus receives exemplars only with
 	// promhttp.HandlerOpts.EnableOpenMetrics. Many goroutines at once call TraceID, at the end of
-	// each acquiring call. An id is dropped if it is longer than 120 characters or no valid UTF-8.
+	// each acquiring call. An id is dropped if it is longer than 120 characters or not valid UTF-8.
 	// Nil means no exemplars, at no cost.
 	TraceID func(ctx context.Context) string
 }

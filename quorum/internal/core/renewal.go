@@ -9,8 +9,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A renewal is an Extend on all nodes. Each node extends all leases. A lease is extended if a
-// majority extended it. A node without the lease is then asked to vote again.
+// A renewal is an Extend on all nodes. A lease is extended if a majority of nodes extended it. Then
+// each node without the lease is asked to vote for it again.
 type renewal struct {
 	call     *Call
 	requests []driver.ExtendRequest
