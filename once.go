@@ -43,10 +43,9 @@ func (c *Client) Once(name string, every time.Duration, options ...Option) *Once
 	return &Once{c: c, name: name, every: every, settings: c.settings(options).ofOnce()}
 }
 
-// Do runs fn unless the job is running, or was run within the interval. It does not wait: if
-// another process has the job this time, it returns an error for which errors.Is finds ErrSkipped.
-// Other errors, and fn's context and fence, are those of Mutex.Do: a *DoError reports whether fn
-// ran.
+// Do runs fn unless the job is running, or was started within the interval. Do does not wait: in
+// these cases it returns an error for which errors.Is finds ErrSkipped. Other errors, and fn's
+// context and fence, are those of Mutex.Do: a *DoError reports whether fn ran.
 func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	if fn == nil {
 		return errNotRun(o.name, errNoFunc)
