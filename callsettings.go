@@ -9,8 +9,8 @@ import (
 	"github.com/dibslock/dibs/internal/acquire"
 )
 
-// CallSettings contains a call's option values, after all levels. Options not given have their
-// defaults.
+// CallSettings contains a call's option values: for each option the value from the nearest level,
+// or its default.
 type CallSettings struct {
 	Name      string // the lock's name
 	TTL       time.Duration
@@ -25,8 +25,9 @@ type CallSettings struct {
 	Reentrant bool
 	Observed  bool // Observe was given to the call
 
-	// Closing is closed when the call must stop waiting, because the Client shuts down or closes. A
-	// call within work under a lock may wait until Close: see Client.Shutdown.
+	// Closing is closed when the call must stop waiting, because the Client shuts down or closes. If
+	// the call's context carries a lease of this Client, or a fence from WithFence, the call may wait
+	// until Close: see Client.Shutdown.
 	Closing <-chan struct{} `json:"-"`
 }
 

@@ -11,9 +11,10 @@ import (
 )
 
 // Guard ties a transaction in the store's database to the leases in ctx. It returns ErrLost if any
-// of these leases is no longer held. Otherwise nobody else is granted their names before the
-// transaction ends, whatever happens to its savepoints. So a process stopped for longer than its
-// TTL cannot write. ctx comes from Do or Lease.Context.
+// of these leases is no longer held. If it returns nil, no other owner is granted the names of
+// these leases before the transaction ends. A rollback to a later savepoint does not end the guard.
+// So a process that was stopped for longer than its TTL cannot write. ctx comes from Do or
+// Lease.Context.
 //
 // Call Guard before the transaction's first write. It costs a round trip for each name. Renewals
 // and the wait queue do not wait for a guard. A long transaction delays only the next holder, and
@@ -27,8 +28,8 @@ import (
 // Guard returns ErrInvalid
 //
 //   - after SAVEPOINT, which is pgx's nested Begin: a rollback to the savepoint would end the
-//     guard. Call Guard before it, in the outer transaction. (pgx keeps the savepoint after it
-//     rolls back a nested transaction.)
+//     guard. Call Guard before it, in the outer transaction. After the rollback of a nested
+//     transaction of pgx, its savepoint still exists, so Guard still returns ErrInvalid.
 //   - in a read-only transaction;
 //   - if ctx carries no lease from this store. A context from dibs.WithFence or package cohort
 //     carries none.
