@@ -144,6 +144,7 @@ type holder struct {
 
 // change adds 1 to the account. Like a stopped process, it does not notice the end of its context.
 func (h *holder) change(ctx context.Context) (err error) {
+	fence := carried.Fence(ctx) // the process knows it, also when its lease is lost
 	ctx = context.WithoutCancel(ctx)
 	stopAt := rand.IntN(4)
 	tx, err := h.Begin(ctx, h.Way.Level)
@@ -162,7 +163,7 @@ func (h *holder) change(ctx context.Context) (err error) {
 			if err := tx.Execute(ctx, h.Write, before+1, h.account); err != nil {
 				return unavailable(err)
 			}
-			return unavailable(tx.Execute(ctx, h.Log, h.account, before, int64(carried.Fence(ctx))))
+			return unavailable(tx.Execute(ctx, h.Log, h.account, before, int64(fence)))
 		},
 		func() error { return unavailable(tx.Commit(ctx)) },
 	}

@@ -121,7 +121,7 @@ func (l *load) work(m locker) {
 			if err := carried.Yield(ctx, l.names[0]); err != nil {
 				return err
 			}
-			if carried.Fence(ctx) > fence { // another request waited
+			if carried.FenceOf(ctx, l.names[0]) > fence { // another request waited
 				l.checkAlone(ctx)
 			}
 			return nil
@@ -141,7 +141,7 @@ func (l *load) checkAlone(ctx context.Context) (fence uint64) {
 	if l.inside.Add(1) != 1 {
 		l.t.Error("two concurrent holders")
 	}
-	fence = carried.Fence(ctx)
+	fence = carried.FenceOf(ctx, l.names[0])
 	if fence <= l.fence.Swap(fence) {
 		l.t.Error("a fence did not grow")
 	}
