@@ -116,7 +116,7 @@ func TestReadOnlySession(t *testing.T) {
 	t.Parallel()
 	direct := newStore(t)
 	pool := newPool(t, sharedServer(t).URL()+"&default_transaction_read_only=on")
-	locks := dibs.New(pgstore.New(pool, pgstore.Schema(direct.SchemaName())))
+	locks := dibs.New(pgstore.New(pool, pgstore.Schema(direct.SchemaName())), dibs.Timeout(30*time.Second))
 	defer locks.Close()
 	_, err := locks.Mutex("n").TryLock(t.Context())
 	if !errors.Is(err, dibs.ErrUnavailable) || !strings.Contains(err.Error(), "default_transaction_read_only is on") {
