@@ -570,7 +570,7 @@ func TestOptionIsAValue(t *testing.T) {
 			t.Errorf("have %s, want %s", have, want)
 		}
 	}
-	if dibs.Wait(time.Second) != dibs.Wait(time.Second) || dibs.Wait(time.Second) == dibs.Wait(2*time.Second) {
+	if wait := dibs.Wait(time.Second); wait != dibs.Wait(time.Second) || wait == dibs.Wait(2*time.Second) {
 		t.Error("options cannot be compared")
 	}
 }

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -277,8 +274,8 @@ var probes = map[string]probe{
 		state, err := s.other.Inspect(context.Background(), "n")
 		return fmt.Sprint("reserved ", err != nil || len(state.Holders) == 1 && state.Holders[0].Reserved)
 	}},
-	"MaxHold": {option: dibs.MaxHold(5 * time.Second), effect: "lost after 5s", sees: whileHeld(lostAfter)},
-	"NoRenew": {option: dibs.NoRenew(), effect: "lost after 30s", sees: whileHeld(lostAfter)},
+	"MaxHold": {option: dibs.MaxHold(5 * time.Second), effect: "lost after 5s", sees: whileHeld(func(s *scene, ctx context.Context) string { return lostAfter(ctx, s) })},
+	"NoRenew": {option: dibs.NoRenew(), effect: "lost after 30s", sees: whileHeld(func(s *scene, ctx context.Context) string { return lostAfter(ctx, s) })},
 	"Label":   {option: dibs.Label("web"), effect: "web", sees: whileHeld(func(s *scene, _ context.Context) string { return holderOf(s).Label })},
 	"Reentrant": {option: dibs.Reentrant(), effect: "entered", sees: func(s *scene, run func() error) string {
 		inner := func() error {
@@ -320,7 +317,7 @@ var probes = map[string]probe{
 }
 
 // lostAfter reports when a lease's context ends, or a Locker's lease, which has no context.
-func lostAfter(s *scene, ctx context.Context) string {
+func lostAfter(ctx context.Context, s *scene) string {
 	begin := time.Now()
 	for time.Since(begin) < 45*time.Second {
 		if ctx.Err() != nil || len(holdersOf(s)) == 0 {
@@ -426,12 +423,8 @@ func TestOptionTableIsComplete(t *testing.T) {
 
 // declaredWithOptions returns the exported functions and methods whose last parameter is ...Option.
 func declaredWithOptions(t *testing.T) map[string]bool {
-	files, err := parser.ParseDir(token.NewFileSet(), ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	declared := map[string]bool{}
-	for _, file := range files["dibs"].Files {
+	for _, file := range packageFiles(t) {
 		for _, d := range file.Decls {
 			fn, ok := d.(*ast.FuncDecl)
 			if !ok || !fn.Name.IsExported() || !takesOptions(fn.Type.Params.List) {

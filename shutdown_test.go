@@ -13,7 +13,7 @@ import (
 )
 
 // shutDown begins a Shutdown and returns its result.
-func shutDown(c *dibs.Client, ctx context.Context) <-chan error {
+func shutDown(ctx context.Context, c *dibs.Client) <-chan error {
 	result := make(chan error, 1)
 	go func() { result <- c.Shutdown(ctx) }()
 	synctest.Wait()
@@ -75,10 +75,10 @@ func TestShutdownWaitsForLeases(t *testing.T) {
 					})
 				}()
 				synctest.Wait()
-				result := shutDown(c, t.Context())
+				result := shutDown(t.Context(), c)
 				time.Sleep(time.Minute)
 				wantRunning(t, result)
-				second := shutDown(c, t.Context())
+				second := shutDown(t.Context(), c)
 				begin := time.Now()
 				close(finish)
 				wantErr(t, <-worked)
@@ -110,7 +110,7 @@ func TestShutdownEndsCalls(t *testing.T) {
 			go func() { end <- errorOf(call(t.Context())) }()
 		}
 		synctest.Wait()
-		result, begin := shutDown(c, t.Context()), time.Now()
+		result, begin := shutDown(t.Context(), c), time.Now()
 		for what, err := range ended {
 			if err := <-err; !errors.Is(err, dibs.ErrClosed) {
 				t.Errorf("%s in progress: %v, want ErrClosed", what, err)
@@ -143,7 +143,7 @@ func TestShutdownLetsWorkContinue(t *testing.T) {
 		var result <-chan error
 		go func() {
 			work <- c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
-				result = shutDown(c, t.Context())
+				result = shutDown(t.Context(), c)
 				if err := c.Mutex("n").Do(ctx, nothing, dibs.Reentrant()); err != nil {
 					return err
 				}
@@ -199,7 +199,7 @@ func TestShutdownDuringYield(t *testing.T) {
 		other := mutex(t, s, "n")
 		close(yield)
 		synctest.Wait()
-		result := shutDown(c, t.Context())
+		result := shutDown(t.Context(), c)
 		time.Sleep(time.Minute)
 		wantRunning(t, result)
 		unlock(t, other)
@@ -268,7 +268,7 @@ func TestCloseDuringShutdown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := dibs.New(memstore.New())
 		l := lock(t, c, "n")
-		result := shutDown(c, t.Context())
+		result := shutDown(t.Context(), c)
 		wantErr(t, c.Close())
 		wantErr(t, <-result)
 		wantLost(t, l.Err(), dibs.ReasonClosed)
@@ -284,7 +284,7 @@ func TestShutdownAfterLossAndDetach(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			c := dibs.New(memstore.New())
 			l := lock(t, c, "n", dibs.MaxHold(time.Minute))
-			result, begin := shutDown(c, t.Context()), time.Now()
+			result, begin := shutDown(t.Context(), c), time.Now()
 			wantErr(t, end(l))
 			wantErr(t, <-result)
 			if took := time.Since(begin); what == "Detach" && took != 0 || took > time.Minute {
@@ -313,7 +313,7 @@ func TestShutdownOfElections(t *testing.T) {
 		next := run(t, other.Election("n"), untilEnd)
 		term, err := c.Election("m").Campaign(t.Context())
 		wantErr(t, err)
-		result, begin := shutDown(c, t.Context()), time.Now()
+		result, begin := shutDown(t.Context(), c), time.Now()
 		if !waits.returned() || waits.err != nil {
 			t.Errorf("a candidate: %v, want it ended without an error", waits.err)
 		}

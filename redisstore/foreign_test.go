@@ -345,7 +345,7 @@ func TestRevokeForeignHandsOff(t *testing.T) {
 		t.Errorf("it did %q", did)
 	}
 	p.wantGrant(waiter)
-	if holders := p.inspect("n").Holders; len(holders) != 1 || string(holders[0].Token) != waiter.Token {
+	if holders := p.inspect("n").Holders; len(holders) != 1 || holders[0].Token != waiter.Token {
 		t.Errorf("held by %+v", holders)
 	}
 }

@@ -32,19 +32,28 @@ func TestQuorum(t *testing.T) {
 	t.Parallel()
 	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t), redistest.Start(t)}
 	var stores atomic.Int32
+	newQuorum := func(t *testing.T) *driver.Full {
+		prefix := fmt.Sprintf("%d:", stores.Add(1))
+		var nodes []driver.Voter
+		for _, server := range servers {
+			nodes = append(nodes, open(t, server, redisstore.Prefix(prefix)))
+		}
+		q, err := quorum.New(nodes, quorum.MaxTTL(driver.MaxTTL), quorum.DurableNodes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return driver.Complete(q)
+	}
 	t.Run("contract", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) driver.Store {
-			prefix := fmt.Sprintf("%d:", stores.Add(1))
-			var nodes []driver.Voter
-			for _, server := range servers {
-				nodes = append(nodes, open(t, server, redisstore.Prefix(prefix)))
+		for _, c := range append(storetest.Cases(), storetest.LostReplyCases()...) {
+			if strings.HasPrefix(c.Name, "reserve for long") {
+				continue // a quorum reserves for at most its MaxTTL
 			}
-			q, err := quorum.New(nodes, quorum.MaxTTL(longest), quorum.DurableNodes())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return q
-		})
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				c.Run(t, newQuorum(t))
+			})
+		}
 	})
 	for _, server := range servers {
 		wantExpiringKeys(t, server)

@@ -181,11 +181,11 @@ func (u unlockRequest) endSeen(ctx context.Context, s *opened, locks *dibs.Clien
 }
 
 // release releases a lease within --timeout.
-func (s *opened) release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+func (o *opened) release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	r.Until = time.Now().Add(s.timeout)
-	return s.Release(ctx, r)
+	r.Until = time.Now().Add(o.timeout)
+	return o.Release(ctx, r)
 }
 
 // endedHolder returns the revoked holder: the holder in seen with its fence or token.

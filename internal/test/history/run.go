@@ -183,7 +183,7 @@ func (r *runner) finalState(name string) Op {
 	state, err := r.store.Inspect(r.ctx, name)
 	op := Op{Verb: Final, Names: []string{name}, Err: err}
 	for _, h := range state.Holders {
-		op.Tokens = append(op.Tokens, string(h.Token))
+		op.Tokens = append(op.Tokens, h.Token)
 	}
 	for _, w := range state.Waiters {
 		op.Tokens = append(op.Tokens, w.Token)
