@@ -129,7 +129,7 @@ func TestDoErrorOfCallAndWrap(t *testing.T) {
 		"Wrap without a lock": dibs.Wrap[string](nil, nil)(t.Context(), "x"), "WrapCall": wrapCall, "WrapCall without a lock": wrapCallNoLock,
 	} {
 		do, ok := errors.AsType[*dibs.DoError](err)
-		if !ok || do != err.(*dibs.DoError) || do.Ran || !errors.Is(do.Lock, dibs.ErrInvalid) {
+		if !ok || error(do) != err || do.Ran || !errors.Is(do.Lock, dibs.ErrInvalid) { //nolint:errorlint // the outermost error itself
 			t.Errorf("%s: %T %v, want a DoError that did not run", what, err, err)
 		}
 	}
