@@ -202,11 +202,11 @@ func TestNarrowLinks(t *testing.T) {
 // sizes are lease counts for clients with different sizes.
 func sizes(most int) []int { return append(append(Equal(10, 1), Equal(10, 100)...), most) }
 
-// wantTold checks how long the clients with each size took to learn that their leases were gone.
-func wantTold(t *testing.T, p Plan, r Report) {
+// wantDetected checks how long the clients with each size took to detect the loss of their leases.
+func wantDetected(t *testing.T, p Plan, r Report) {
 	t.Helper()
 	bySize := make(map[int][]time.Duration)
-	for _, loss := range r.Told {
+	for _, loss := range r.Detected {
 		for client, d := range loss {
 			if d != 0 {
 				n := p.Leases[client]
@@ -220,13 +220,13 @@ func wantTold(t *testing.T, p Plan, r Report) {
 	}{{1, 100 * ms, 500 * ms}, {100, 100 * ms, 500 * ms}, {slices.Max(p.Leases), 500 * ms, second}} {
 		all := slices.Sorted(slices.Values(bySize[bar.leases]))
 		if len(all) == 0 {
-			t.Errorf("no client with %d leases was told", bar.leases)
+			t.Errorf("no client with %d leases detected the loss", bar.leases)
 			continue
 		}
 		median, most := all[len(all)/2], all[len(all)-1]
-		t.Logf("clients with %d leases: told after %v in the median, at most %v", bar.leases, median, most)
+		t.Logf("clients with %d leases: detected after %v in the median, at most %v", bar.leases, median, most)
 		if median > bar.median || most > bar.most {
-			t.Errorf("clients with %d leases: told after %v in the median, at most %v, want %v, %v", bar.leases, median, most, bar.median, bar.most)
+			t.Errorf("clients with %d leases: detected after %v in the median, at most %v, want %v, %v", bar.leases, median, most, bar.median, bar.most)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func wantTold(t *testing.T, p Plan, r Report) {
 func TestDataLossIsDetected(t *testing.T) {
 	t.Parallel()
 	p := Plan{Leases: sizes(5000), Acquire: 2 * second, Duration: 30 * second, Events: []Event{LoseData(20*second, 50*ms)}}
-	wantTold(t, p, measure(t, p))
+	wantDetected(t, p, measure(t, p))
 }
 
 func TestRepeatedDataLossIsDetected(t *testing.T) {
@@ -251,7 +251,7 @@ func TestRepeatedDataLossIsDetected(t *testing.T) {
 		at += second + rand64(random, second)
 	}
 	p.Duration = at + 5*second
-	wantTold(t, p, measure(t, p))
+	wantDetected(t, p, measure(t, p))
 }
 
 // Many clients should not overload a server after an outage, nor flood it with connections before.

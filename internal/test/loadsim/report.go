@@ -66,9 +66,9 @@ type Report struct {
 	Steps    []Step
 	Lost     map[string]int // by reason
 	Granted  int            // served waiters
-	// Told contains a duration for each data loss and each client, from the server's return to the
-	// end of the client's last lease. Zero: the client held no lease.
-	Told [][]time.Duration
+	// Detected contains a list for each data loss, with a duration for each client: from the
+	// server's return until the client has lost its last lease. It is 0 for a client without leases.
+	Detected [][]time.Duration
 }
 
 // LostInAll returns how many leases were lost.

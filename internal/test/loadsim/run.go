@@ -38,9 +38,9 @@ type run struct {
 
 // A dataLoss is a loss that all lease holders must detect.
 type dataLoss struct {
-	back   time.Time // when the server is back
-	untold map[*dibs.Lease]int
-	told   []time.Duration // by client
+	back       time.Time           // when the server is back
+	undetected map[*dibs.Lease]int // the client for each lease whose loss is not yet detected
+	detected   []time.Duration     // by client: see Report
 }
 
 func newRun(ctx context.Context, p Plan) *run {
@@ -87,10 +87,10 @@ func (r *run) finish(t *testing.T) {
 	r.mu.Lock()
 	r.over = true
 	for _, l := range r.losses {
-		for _, client := range l.untold {
-			l.told[client] = time.Since(l.back) // and longer
+		for _, client := range l.undetected {
+			l.detected[client] = time.Since(l.back) // and longer
 		}
-		r.report.Told = append(r.report.Told, l.told)
+		r.report.Detected = append(r.report.Detected, l.detected)
 	}
 	r.mu.Unlock()
 	r.server.end()
@@ -168,9 +168,9 @@ func (r *run) lost(client int, l *dibs.Lease) bool {
 	delete(r.held, l)
 	r.report.Lost[why]++
 	for _, loss := range r.losses {
-		if _, ok := loss.untold[l]; ok {
-			delete(loss.untold, l)
-			loss.told[client] = max(loss.told[client], time.Since(loss.back))
+		if _, ok := loss.undetected[l]; ok {
+			delete(loss.undetected, l)
+			loss.detected[client] = max(loss.detected[client], time.Since(loss.back))
 		}
 	}
 	return true
@@ -202,10 +202,10 @@ func (r *run) restart(e Event) {
 		return
 	}
 	if e.losesData {
-		loss := &dataLoss{back: time.Now().Add(e.For), untold: make(map[*dibs.Lease]int), told: make([]time.Duration, len(r.plan.Leases))}
+		loss := &dataLoss{back: time.Now().Add(e.For), undetected: make(map[*dibs.Lease]int), detected: make([]time.Duration, len(r.plan.Leases))}
 		r.mu.Lock()
 		for l, client := range r.held {
-			loss.untold[l] = client
+			loss.undetected[l] = client
 		}
 		r.losses = append(r.losses, loss)
 		r.mu.Unlock()
