@@ -24,7 +24,7 @@ type caller struct {
 	turn           chan struct{} // signals a change; nil until the call waits
 	err            error         // why there will be no lease
 	received       bool          // the call received its lease
-	contended      bool          // it knows that others hold the lock, so an outage does not end the waiting
+	contended      bool          // others were seen to hold the lock, so an outage does not end the waiting
 	listed         bool
 	ticket         uint64 // its place in the list
 	previous, next *caller
@@ -181,7 +181,8 @@ func (q *caller) signal() {
 	}
 }
 
-// removeCaller removes a call that gave up. Without callers, nobody wants the store lease.
+// removeCaller removes a call that gave up. After the last call, it cancels the acquire of a store
+// lease.
 func (c *Cohort) removeCaller(q *caller) {
 	c.callers.remove(q)
 	if c.callers.first == nil && c.acquiring != nil {

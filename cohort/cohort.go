@@ -345,7 +345,7 @@ func (c *Cohort) releaseLater(t *tenure) {
 	}
 }
 
-// holdIdle keeps the store lease although nobody of this process wants it.
+// holdIdle keeps the store lease although no call of this process waits.
 func (c *Cohort) holdIdle(now time.Time) {
 	c.watchOthers(c.tenure)
 	if c.tenure.fences.left() == 0 {

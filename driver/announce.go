@@ -3,7 +3,7 @@ package driver
 import "context"
 
 // An Announcer is a Store in which a dead waiter can block a name for seconds, because the store
-// cannot tell at once whether a silent waiter is dead. Without it, the Client announces nothing.
+// drops a silent waiter only after that time. For any other Store, the Client announces nothing.
 type Announcer interface {
 	// Announce prepares for later acquires. Calls of the Client wait for other names, and will
 	// acquire these names afterwards. The names can belong to several groups: see Grouper. Meanwhile

@@ -119,10 +119,10 @@ type Store interface {
 	// restores an ended lease.
 	Extend(ctx context.Context, requests []ExtendRequest) []error
 
-	// Watch passes a client's events to the function on until ctx ends, and then returns. Several
-	// goroutines can run the function at once. Watch reconnects by itself, and passes EventConnected
-	// each time events begin to flow. Events are hints: a lost event only adds latency. Watch
-	// returns before ctx ends only if the store never sends notifications.
+	// Watch calls on with each event of a client, until ctx ends. Several goroutines can call on at
+	// the same time. Watch reconnects after a failure. Each time events begin to flow, it calls on
+	// with EventConnected. Events are hints: a lost event only adds latency. Watch returns before
+	// ctx ends only if the store never sends notifications.
 	//
 	// A store may send its own requests for a Watch, such as pings. While busy returns false, the
 	// client neither holds nor waits, and the store should send no such requests. Soon after busy

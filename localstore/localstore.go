@@ -14,10 +14,10 @@
 //     if its path would be too long;
 //   - a file whose locks show which processes are alive (.alive).
 //
-// Move, copy or delete all these files together, and only while no process uses them. If any file
-// is removed or replaced while a lease is held, the lease is lost within a second. Other processes
-// cannot open the file until all its users end. Only if all files are removed does a new process
-// find no lease, in that second. docs/cli.md contains a table of such cases.
+// Move, copy or delete all these files together, and only while no process uses them. If a file
+// is removed or replaced while a lease is held, the lease is lost within a second, except for
+// .push. A new process waits, or cannot open the file until all its users end. It finds no lease
+// only if all files are removed. docs/cli.md contains a table of such cases.
 //
 // A process can be killed at any instant. On Linux its leases end at once, unless KeepUntilTTL is set;
 // elsewhere they end at their TTL. An unfinished operation has no effect. A machine restart ends

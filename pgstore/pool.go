@@ -159,7 +159,7 @@ func (c *ownConns) isTooLate(ctx context.Context, begin time.Time) bool {
 	return limited && time.Until(end) < fastest && time.Since(begin) > fastest/10
 }
 
-// errNotPrepared means that a pool hook wants another connection.
+// errNotPrepared means that a hook of the pool rejected the connection.
 var errNotPrepared = errors.New("PrepareConn or BeforeAcquire of the pool has rejected the connection")
 
 // prepare calls the hooks that the pool calls before it hands a connection out.

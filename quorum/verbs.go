@@ -108,7 +108,7 @@ func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 
 // ReserveFences implements driver.FenceReserver. All nodes raise their high-water marks. The
 // largest mark is the last fence, once a majority stored it. At least one node in this majority
-// knows each earlier grant, and is asked for each later grant. Each node must be a
+// has recorded each earlier grant, and gets the request for each later grant. Each node must be a
 // driver.FenceReserver.
 func (s *Store) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
 	if err := cmp.Or(driver.CheckFences(r), s.checkStart(ctx, "reserve fences", r.Name, driver.DeadlineOf(ctx))); err != nil {

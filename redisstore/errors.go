@@ -13,8 +13,7 @@ import (
 
 var errExpired = errors.New("request expired on arrival 3 times: the server's clock may be unstable")
 
-// errOutcomeUnknown leaves the interpretation to the caller, which knows whether it held
-// the lock.
+// errOutcomeUnknown is for the caller to interpret, which has recorded whether it held the lock.
 var errOutcomeUnknown = errors.New("outcome unknown: the first attempt timed out, and the retry found the lock not held")
 
 // explainTLS adds advice to a TLS error if no retry can help. It returns nil for other errors.

@@ -17,8 +17,8 @@ func silenceCases() []Case {
 }
 
 // RunTickets runs the cases for a store on a single server, which restores a queue entry by the
-// ticket in the request. In a quorum each node does this by itself, and the votes can be in any
-// order.
+// ticket in the request. A quorum does not run them: its nodes restore entries independently, so
+// the order of their votes can change.
 func RunTickets(t *testing.T, open func(t *testing.T) driver.Store) { run(t, placeCases(), open) }
 
 // RunTicketsSynctest is RunTickets as RunSynctest is Run.

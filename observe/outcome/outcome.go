@@ -88,8 +88,8 @@ func OfCall(e *dibs.AcquireEnd) Result {
 	return Acquired
 }
 
-// OfError returns the result for a call without a lease. Only a BusyError tells the caller's
-// deadline from other deadlines.
+// OfError returns the result for a call without a lease. A deadline in the chain of an error may be
+// a time limit of the store. The cause in a BusyError always comes from the caller's context.
 func OfError(err error) Result {
 	var held *dibs.BusyError
 	switch {

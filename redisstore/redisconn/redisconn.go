@@ -81,7 +81,7 @@ type Node struct {
 
 // A Script is a Lua script.
 type Script struct {
-	Hash string // SHA-1 in hexadecimal digits, by which a server knows the script
+	Hash string // SHA-1 in hexadecimal digits, by which a server finds the script
 	Text string
 }
 

@@ -381,7 +381,7 @@ BEGIN
 END;
 
 -- serve grants a locked name to the waiters that fit, in order. One that does not fit blocks those
--- behind it. So does a silent one, until it is dead, and one for several names: they are told to
+-- behind it. So does a silent one, until it is dead, and one for several names: they are notified to
 -- retry if something has changed.
 CREATE PROCEDURE dibs_serve(IN n VARBINARY(512), IN at BIGINT, IN changed BOOLEAN)
 SQL SECURITY INVOKER
@@ -851,7 +851,7 @@ BEGIN
   SELECT at, wanted;
 END;
 
--- revoke ends the lease with a fence, and tells its holder why.
+-- revoke ends the lease with a fence, and sends the reason to its holder.
 CREATE PROCEDURE dibs_revoke(IN wanted LONGTEXT CHARACTER SET ascii, IN its_fence BIGINT, IN reason VARBINARY(512), IN until BIGINT)
 SQL SECURITY INVOKER
 BEGIN

@@ -379,7 +379,7 @@ BEGIN
 END $$;
 
 -- serve grants a locked name to the waiters that fit, in order. One that does not fit blocks those
--- behind it. So does a silent one, until it is dead, and one for several names: they are told to
+-- behind it. So does a silent one, until it is dead, and one for several names: they are notified to
 -- retry if something has changed. A lease begins when its queue entry is gone: a client counts it
 -- from its last heartbeat, which locks the entry and not the name.
 CREATE FUNCTION dibs.serve(n text, at bigint, changed boolean) RETURNS void LANGUAGE plpgsql AS $$
@@ -796,7 +796,7 @@ BEGIN
   UPDATE dibs.holders SET asked = true, client = its_client WHERE name = n AND token = whose AND NOT reserved;
 END $$;
 
--- revoke ends the lease with a fence, and tells its holder why.
+-- revoke ends the lease with a fence, and sends the reason to its holder.
 CREATE FUNCTION dibs.revoke(n text, its_fence bigint, reason text, until bigint, OUT at bigint, OUT revoked boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   r dibs.names;
@@ -909,7 +909,7 @@ BEGIN
 END $$;
 
 -- release_one releases an exclusive lease: it frees the name, or grants it to the first waiter if
--- that is alive and wants one name exclusively. release does the rest, also if a transaction
+-- that is alive and requests one name exclusively. release does the rest, also if a transaction
 -- guards the lease.
 CREATE FUNCTION dibs.release_one(n text, whose text, until bigint, OUT at bigint, OUT held boolean) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -77,8 +77,8 @@ func (d Description) Removable(v Value) bool {
 	return d.Lock && known && v.TTL >= 0 && v.complete()
 }
 
-// Advice tells an operator how to deal with a value. own reports whether the key is an auxiliary
-// key in dibs' own format.
+// Advice returns what an operator can do about a value. own is true if the key is an auxiliary key
+// of a dibs lock.
 func (d Description) Advice(v Value, own bool) string {
 	switch {
 	case own:

@@ -612,8 +612,8 @@ func (p *Pipeline) exchange(ctx context.Context, until time.Time, b *batch, flag
 	return alone, again
 }
 
-// recordUnknown records which scripts the server did not know, and which of the earlier unknown
-// scripts it knows now.
+// recordUnknown records which scripts the server did not have, and which of the earlier unknown
+// scripts it has now.
 func (p *Pipeline) recordUnknown(b *batch, unknown []call, flagged wire.JoinSet) {
 	if len(unknown) == 0 && flagged == (wire.JoinSet{}) {
 		return

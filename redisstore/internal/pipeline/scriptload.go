@@ -148,7 +148,7 @@ func (p *Pipeline) divideUnknown(isDirect bool, b *batch) (own []int, others map
 }
 
 // resend repeats some calls. With whole, the first call for each script is sent as text, so that
-// the server knows the script for later calls. It returns the remaining calls.
+// the server has the script for later calls. It returns the remaining calls.
 func (p *Pipeline) resend(ctx context.Context, until time.Time, b *batch, which []int, whole bool) (byHash []int) {
 	byHash = make([]int, 0, len(which))
 	if len(which) == 0 {

@@ -164,7 +164,7 @@ func (f Format) Resize(r *Request, request driver.AcquireRequest) {
 }
 
 // Release encodes a release. With an entry from Entry, it also leaves the queue. mixed means that
-// clients of other libraries want the name.
+// clients of other libraries use the name.
 func (f Format) Release(r *Request, rel driver.ReleaseRequest, entry string, mixed bool) {
 	var buf [512]byte
 	k := f.appendKeys(buf[:0], rel.Name)

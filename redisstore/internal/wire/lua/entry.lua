@@ -18,7 +18,7 @@ local function first_expiry(used, holder)
   return first[1], tonumber(first[2]) - math.ceil(now / 1000)
 end
 
--- What this call knows of a queue until it serves an entry: the queue's length, its largest
+-- What this call has read of a queue until it serves an entry: the queue's length, its largest
 -- ticket, and the keys whose TTL it has raised already.
 local queue_length, last_ticket, ttl_set = nil, nil, {}
 

@@ -49,7 +49,7 @@ local function decode_score(score)
 end
 
 -- last_heard returns when the owner of an entry was last heard. A time in the future is from
--- before the clock went back. Nobody knows how old it is, so the owner has until its next
+-- before the clock went back. Its age is unknown, so the owner has until its next
 -- heartbeat is due.
 local function last_heard(entry, ticket)
   local at = tonumber(redis.call('HGET', meta, entry) or not is_vote(entry) and ticket or 0)
@@ -71,7 +71,7 @@ end
 -- stopped, all waiters seem silent, and the live ones send their heartbeats soon.
 --
 -- "~heard" is "since last mark". From `since` to `last`, in µs, heartbeats came without a
--- pause, so the time between is real. A mark tells how this began:
+-- pause, so the time between is real. A mark records how this began:
 --        "awaited"  a silent entry was found at the head. It is dead if it is not heard
 --                   before its next heartbeat was due
 --        "lost"     an entry came back that no script had removed: the server lost the
