@@ -20,7 +20,7 @@
 //	dibs_degraded                            gauge      Clients that receive no notifications now
 //
 // The values of result and end are this package's constants, and the values of reason are
-// dibs.Reason's. docs/observe.md explains each figure. The files grafana.json and alerts.yml,
+// dibs.Reason's. docs/observe.md describes the alerts. The files grafana.json and alerts.yml,
 // beside this package, are a dashboard and alert rules.
 //
 // # Classes
