@@ -35,6 +35,24 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// A reader finds each page by a link on another page.
+func TestEachPageIsLinked(t *testing.T) {
+	linked := map[string]bool{"README.md": true, ".vale/planted.md": true} // the first page; input of a test
+	for _, page := range pages(t) {
+		for _, to := range linksOf(read(t, page)) {
+			file, _, _ := strings.Cut(to, "#")
+			if path := filepath.Join(filepath.Dir(page), file); file != "" && path != page {
+				linked[path] = true
+			}
+		}
+	}
+	for _, page := range pages(t) {
+		if !linked[page] {
+			t.Errorf("no page has a link to %s", page)
+		}
+	}
+}
+
 // The test finds planted broken links.
 func TestBrokenLinksAreFound(t *testing.T) {
 	for _, to := range linksOf("[a](no-such-file.md) [b](README.md#no-such-heading) `[c](code.md)`") {
