@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 
@@ -175,18 +176,37 @@ func (carried *carriedLease) handleOf() *Lease {
 	return carried.current()
 }
 
-// carriedIn returns the innermost lease in ctx, or nil.
-func carriedIn(ctx context.Context) *carriedLease {
-	for {
-		switch in := ctx.Value(leasekey.Key{}).(type) {
-		case *carriedLease:
-			return in
-		case *carriedFence:
-			ctx = in.Context
-		default:
-			return nil
+// carriers yields the leases and the fences of WithFence that ctx carries, the innermost first. Each
+// time one of the two is nil.
+func carriers(ctx context.Context) iter.Seq2[*carriedLease, *carriedFence] {
+	return func(yield func(*carriedLease, *carriedFence) bool) {
+		for {
+			switch in := ctx.Value(leasekey.Key{}).(type) {
+			case *carriedLease:
+				if !yield(in, nil) {
+					return
+				}
+				ctx = in.Context
+			case *carriedFence:
+				if !yield(nil, in) {
+					return
+				}
+				ctx = in.Context
+			default:
+				return
+			}
 		}
 	}
+}
+
+// carriedIn returns the innermost lease in ctx, or nil.
+func carriedIn(ctx context.Context) *carriedLease {
+	for lease := range carriers(ctx) {
+		if lease != nil {
+			return lease
+		}
+	}
+	return nil
 }
 
 // current returns the current lease. In a context from WithLease it may be a Do's lease.

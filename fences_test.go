@@ -9,6 +9,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/driver/guard"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -141,7 +142,7 @@ func TestWithFence(t *testing.T) {
 			}
 			wantErr(t, s.Guard(ctx), dibs.ErrInvalid)
 			wantErr(t, s.Guard(outer))
-			wantErr(t, yieldLease(ctx, "n"), dibs.ErrInvalid)
+			wantErr(t, carried.Yield(ctx, "n"), dibs.ErrInvalid)
 			wantErr(t, c.Holds(ctx, "n"), dibs.ErrInvalid)
 			wantErr(t, c.Holds(ctx, "outer")) // an assertion concerns all outer locks
 			_, err = c.Mutex("outer").Lock(ctx)

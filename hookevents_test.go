@@ -13,6 +13,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -333,7 +334,7 @@ func TestHookContextInEachRequest(t *testing.T) {
 			t.Errorf("error %v, want ErrUnavailable", err)
 		}
 		f.set(func(f *faulty) { f.release = nil })
-		wantErr(t, c.Mutex("yield").Do(t.Context(), func(ctx context.Context) error { return yieldLease(ctx, "yield") }))
+		wantErr(t, c.Mutex("yield").Do(t.Context(), func(ctx context.Context) error { return carried.Yield(ctx, "yield") }))
 		mutex(t, s, "taken")
 		_, err := c.Mutex("taken").Lock(t.Context(), dibs.Wait(time.Second))
 		wantErr(t, err, dibs.ErrBusy)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 )
 
 // A trap is a hook that does not return, once.
@@ -162,13 +163,13 @@ func TestHookThatDoesNotReturnInYield(t *testing.T) {
 					err := c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
 						defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()
 						h.armed.Store(true)
-						panicked := h.call(func() { _ = yieldLease(ctx, "n") })
+						panicked := h.call(func() { _ = carried.Yield(ctx, "n") })
 						if h.spent.Load() != 1 || (panicked == any(h)) == exit {
 							t.Errorf("the hook was called %d times, the caller got %v", h.spent.Load(), panicked)
 						}
 						wantErr(t, c.Holds(ctx, "n"), dibs.ErrReleased)
 						wantErr(t, context.Cause(ctx), dibs.ErrReleased)
-						wantErr(t, yieldLease(ctx, "n"), dibs.ErrReleased)
+						wantErr(t, carried.Yield(ctx, "n"), dibs.ErrReleased)
 						wantNothing(t, good, "n")
 						return nil
 					})

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-
-	"github.com/dibslock/dibs/internal/leasekey"
 )
 
 // Context returns a context that ends with the lease, with cause ErrLost after a loss. Calls under
@@ -103,22 +101,15 @@ func LeaseOf(ctx context.Context, name string) (*Lease, error) {
 // findCarried returns the innermost lease on a name that ctx carries, or its fence from WithFence.
 // Both are nil if there is none.
 func findCarried(ctx context.Context, name string) (lease *Lease, fence *carriedFence) {
-	for {
-		switch in := ctx.Value(leasekey.Key{}).(type) {
-		case *carriedLease:
-			if in.current().lease().countHeld(name) > 0 {
-				return in.handleOf(), nil
-			}
-			ctx = in.Context
-		case *carriedFence:
-			if in.name == name {
-				return nil, in
-			}
-			ctx = in.Context
-		default:
-			return nil, nil
+	for carried, fence := range carriers(ctx) {
+		switch {
+		case carried == nil && fence.name == name:
+			return nil, fence
+		case carried != nil && carried.current().lease().countHeld(name) > 0:
+			return carried.handleOf(), nil
 		}
 	}
+	return nil, nil
 }
 
 func errNotCarried(what, name string) error {

@@ -29,15 +29,6 @@ func fenceOf(t *testing.T, ctx context.Context, name string) uint64 {
 	return fence
 }
 
-// yieldLease yields the lease on a name that a context carries.
-func yieldLease(ctx context.Context, name string, options ...dibs.Option) error {
-	lease, err := dibs.LeaseOf(ctx, name)
-	if err != nil {
-		return err
-	}
-	return lease.Yield(ctx, options...)
-}
-
 // Fence returns no number that a resource must not compare.
 func TestFenceErrors(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/test/carried"
 )
 
 // A way is a way to use options: a primitive and a verb.
@@ -168,7 +169,7 @@ var ways = map[string]way{
 				}()
 			}
 			s.began = time.Now()
-			if err := yieldLease(ctx, "n", call...); err != nil {
+			if err := carried.Yield(ctx, "n", call...); err != nil {
 				return err
 			}
 			return s.work(ctx)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -126,7 +127,7 @@ func TestTokenIsFreeAfterItsCall(t *testing.T) {
 					return nil, other.Mutex("n").Do(t.Context(), func(context.Context) error { return nil })
 				})
 				wantWaiting(t, waiter)
-				wantErr(t, yieldLease(ctx, "n"))
+				wantErr(t, carried.Yield(ctx, "n"))
 				wantHeld(t, waiter)
 			}
 			return nil

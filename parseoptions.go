@@ -55,20 +55,21 @@ func ParseOptions(text string) ([]Option, error) {
 func shown(i int, key string, hasValue bool) string {
 	const longest, letters = 12, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	looksLikeOption := hasValue && key != "" && len(key) <= longest && strings.Trim(key, letters) == ""
-	if looksLikeOption || slices.Contains(optionKeys, key) {
+	if looksLikeOption || slices.Contains(optionKeys(), key) {
 		return strconv.Quote(key)
 	}
 	return strconv.Itoa(i + 1)
 }
 
-var optionKeys = func() (keys []string) {
+// optionKeys returns the keys of all options. Only errors need them.
+func optionKeys() (keys []string) {
 	for _, rule := range optionRules {
 		if rule.key != "" {
 			keys = append(keys, rule.key)
 		}
 	}
 	return keys
-}()
+}
 
 // An optionError says why a word is not an option.
 type optionError string
@@ -78,8 +79,9 @@ func (e optionError) Error() string { return string(e) }
 func parseOption(key, value string, hasValue bool) (Option, error) {
 	id := slices.IndexFunc(optionRules[:], func(rule optionRule) bool { return key != "" && rule.key == key })
 	if id < 0 {
-		last := len(optionKeys) - 1
-		return Option{}, optionError("unknown; want " + strings.Join(optionKeys[:last], ", ") + " or " + optionKeys[last])
+		keys := optionKeys()
+		last := len(keys) - 1
+		return Option{}, optionError("unknown; want " + strings.Join(keys[:last], ", ") + " or " + keys[last])
 	}
 	o := Option{id: optionID(id)}
 	err := o.parseArguments(value, hasValue)

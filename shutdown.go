@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/dibslock/dibs/internal/leasekey"
 )
 
 // Shutdown ends the Client in good order, as http.Server.Shutdown ends a server: it waits until all
@@ -84,17 +82,13 @@ func (c *Client) leaveAcquire() {
 // continuesWork reports whether ctx belongs to work under a client's lock: it carries a held lease,
 // or a fence from WithFence.
 func continuesWork(ctx context.Context, c *Client) bool {
-	for {
-		switch in := ctx.Value(leasekey.Key{}).(type) {
-		case *carriedLease:
-			if handle := in.current(); handle.lease().c == c && handle.Err() == nil {
-				return true
-			}
-			ctx = in.Context
-		case *carriedFence:
+	for lease := range carriers(ctx) {
+		if lease == nil {
 			return true
-		default:
-			return false
+		}
+		if handle := lease.current(); handle.lease().c == c && handle.Err() == nil {
+			return true
 		}
 	}
+	return false
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -188,7 +189,7 @@ func TestShutdownDuringYield(t *testing.T) {
 		go func() {
 			work <- c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
 				<-yield
-				if err := yieldLease(ctx, "n"); err != nil {
+				if err := carried.Yield(ctx, "n"); err != nil {
 					return err
 				}
 				time.Sleep(time.Minute)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -29,7 +30,7 @@ func TestSmallStore(t *testing.T) {
 			if took := time.Since(begin); took != time.Minute {
 				t.Errorf("granted after %v, want a minute", took)
 			}
-			return yieldLease(ctx, "n")
+			return carried.Yield(ctx, "n")
 		}))
 		for range 2 {
 			if _, err := c.RWMutex("r").Reader().Lock(t.Context()); err != nil {

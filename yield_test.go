@@ -11,6 +11,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/carried"
 	"github.com/dibslock/dibs/memstore"
 )
 
@@ -38,7 +39,7 @@ func TestYield(t *testing.T) {
 				fences = append(fences, fenceIn(t, ctx))
 				order = append(order, "part")
 				time.Sleep(time.Second)
-				wantErr(t, yieldLease(ctx, "n"))
+				wantErr(t, carried.Yield(ctx, "n"))
 			}
 			if fences[0] != fences[1] || fences[1] >= fences[2] || fences[2] != fences[3] {
 				t.Errorf("fences %d, want a larger one after the second part only", fences)
@@ -65,7 +66,7 @@ func TestYieldKeepsTheContext(t *testing.T) {
 			defer leave()
 			inner, cancel := context.WithCancel(ctx)
 			defer cancel()
-			wantErr(t, yieldLease(inner, "n")) // a context derived from Do's
+			wantErr(t, carried.Yield(inner, "n")) // a context derived from Do's
 			wantErr(t, ctx.Err())
 			state, err := other.Inspect(t.Context(), "n")
 			wantErr(t, err)
@@ -97,12 +98,12 @@ func TestYieldFails(t *testing.T) {
 		}
 		stopped := errors.New("stopped")
 		for name, yield := range map[string]func(ctx context.Context) error{
-			"limit": func(ctx context.Context) error { return yieldLease(ctx, "n", dibs.Wait(time.Second)) },
-			"tries": func(ctx context.Context) error { return yieldLease(ctx, "n", dibs.Attempts(2, time.Second)) },
+			"limit": func(ctx context.Context) error { return carried.Yield(ctx, "n", dibs.Wait(time.Second)) },
+			"tries": func(ctx context.Context) error { return carried.Yield(ctx, "n", dibs.Attempts(2, time.Second)) },
 			"context": func(ctx context.Context) error {
 				ctx, stop := context.WithCancelCause(ctx)
 				time.AfterFunc(time.Second, func() { stop(stopped) })
-				return yieldLease(ctx, "n")
+				return carried.Yield(ctx, "n")
 			},
 		} {
 			begin := time.Now()
@@ -116,7 +117,7 @@ func TestYieldFails(t *testing.T) {
 					t.Errorf("error %v, want the cause of the context", err)
 				}
 				wantErr(t, c.Holds(ctx, "n"), dibs.ErrReleased)
-				wantErr(t, yieldLease(ctx, "n"), dibs.ErrReleased)
+				wantErr(t, carried.Yield(ctx, "n"), dibs.ErrReleased)
 				return nil // Do returns the error nevertheless
 			})
 			wantErr(t, err, dibs.ErrBusy)
@@ -138,7 +139,7 @@ func TestYieldOfLostLease(t *testing.T) {
 		c := open(t, memstore.New())
 		err := c.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
 			time.Sleep(time.Minute)
-			return yieldLease(ctx, "n")
+			return carried.Yield(ctx, "n")
 		}, dibs.MaxHold(time.Second))
 		wantErr(t, err, dibs.ErrLost)
 	})
@@ -155,16 +156,16 @@ func TestYieldIsInvalid(t *testing.T) {
 		}
 		l := lock(t, c, "lease")
 		refused(l.Yield(t.Context()), "Unlock, and Lock again")
-		refused(yieldLease(l.Context(), "lease"), "Unlock, and Lock again")
-		refused(c.Once("once", time.Hour).Do(t.Context(), func(ctx context.Context) error { return yieldLease(ctx, "once") }), "Once would keep")
-		refused(c.Election("term").Run(t.Context(), func(ctx context.Context) error { return yieldLease(ctx, "term") }), "Resign")
+		refused(carried.Yield(l.Context(), "lease"), "Unlock, and Lock again")
+		refused(c.Once("once", time.Hour).Do(t.Context(), func(ctx context.Context) error { return carried.Yield(ctx, "once") }), "Once would keep")
+		refused(c.Election("term").Run(t.Context(), func(ctx context.Context) error { return carried.Yield(ctx, "term") }), "Resign")
 		wantErr(t, l.Err())
 
 		// A nested call relies on the lease.
 		mutex := c.Mutex("n", dibs.Reentrant())
 		wantErr(t, mutex.Do(t.Context(), func(ctx context.Context) error {
 			defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()
-			wantErr(t, mutex.Do(ctx, func(nested context.Context) error { return yieldLease(nested, "n") }), dibs.ErrReentrant)
+			wantErr(t, mutex.Do(ctx, func(nested context.Context) error { return carried.Yield(nested, "n") }), dibs.ErrReentrant)
 			return c.Holds(ctx, "n")
 		}))
 	})
@@ -183,9 +184,9 @@ func TestConcurrentYields(t *testing.T) {
 			}()
 			synctest.Wait()
 			first := make(chan error)
-			go func() { first <- yieldLease(ctx, "n") }()
+			go func() { first <- carried.Yield(ctx, "n") }()
 			synctest.Wait()
-			wantErr(t, yieldLease(ctx, "n"), dibs.ErrInvalid)
+			wantErr(t, carried.Yield(ctx, "n"), dibs.ErrInvalid)
 			return <-first
 		}))
 		state, err := c.Inspect(t.Context(), "n")
@@ -261,7 +262,7 @@ func TestYieldAfterTheWork(t *testing.T) {
 						wantErr(t, l.Unlock())
 					}()
 					synctest.Wait()
-					go func() { yielded <- yieldLease(yieldContext(ctx), "n") }()
+					go func() { yielded <- carried.Yield(yieldContext(ctx), "n") }()
 					time.Sleep(returnsAfter)
 					return nil
 				}))
@@ -287,7 +288,7 @@ func TestYieldOfEndedWork(t *testing.T) {
 		wantErr(t, open(t, f).Mutex("n").Do(t.Context(), func(ctx context.Context) error { of = ctx; return nil }))
 		before := f.acquires
 		for _, ctx := range []context.Context{of, context.WithoutCancel(of)} {
-			wantErr(t, yieldLease(ctx, "n"), dibs.ErrReleased)
+			wantErr(t, carried.Yield(ctx, "n"), dibs.ErrReleased)
 		}
 		if f.acquires != before || f.notifies > 0 {
 			t.Errorf("%d acquires, %d questions, want none", f.acquires-before, f.notifies)
@@ -313,12 +314,12 @@ func TestYieldChecksOptionsFirst(t *testing.T) {
 					if waits {
 						defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()
 					}
-					if err := yieldLease(ctx, "n", options...); !errors.Is(err, dibs.ErrInvalid) {
+					if err := carried.Yield(ctx, "n", options...); !errors.Is(err, dibs.ErrInvalid) {
 						t.Errorf("%s: error %v, want ErrInvalid", what, err)
 					}
 					wantErr(t, ctx.Err())
 					wantErr(t, c.Holds(ctx, "n"))
-					return yieldLease(ctx, "n")
+					return carried.Yield(ctx, "n")
 				}))
 			})
 		}
@@ -350,7 +351,7 @@ func TestYieldOverridesOptionsOfDo(t *testing.T) {
 				}()
 				synctest.Wait()
 				begin := time.Now()
-				err := yieldLease(ctx, "n", test.yield...)
+				err := carried.Yield(ctx, "n", test.yield...)
 				if took := time.Since(begin); took != test.want {
 					t.Errorf("%s: gave up after %v, want %v", what, took, test.want)
 				}
@@ -373,7 +374,7 @@ func TestYieldRefusesMinHold(t *testing.T) {
 			wantErr(t, doer.Do(t.Context(), func(ctx context.Context) error {
 				defer queueFor(t, other, func(ctx context.Context) (*dibs.Lease, error) { return other.Mutex("n").Lock(ctx) })()
 				for range 2 {
-					if err := yieldLease(ctx, "n"); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "MinHold") {
+					if err := carried.Yield(ctx, "n"); !errors.Is(err, dibs.ErrInvalid) || !strings.Contains(err.Error(), "MinHold") {
 						t.Errorf("%s: error %v, want ErrInvalid that names MinHold", what, err)
 					}
 					wantErr(t, ctx.Err())

@@ -14,6 +14,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -55,12 +56,7 @@ func main() {
 		}
 	}
 	if *verbose {
-		dirs := make([]string, 0, len(byDir))
-		for dir := range byDir {
-			dirs = append(dirs, dir)
-		}
-		slices.Sort(dirs)
-		for _, dir := range dirs {
+		for _, dir := range slices.Sorted(maps.Keys(byDir)) {
 			fmt.Println(byDir[dir].String(), dir)
 		}
 	}

@@ -53,7 +53,6 @@ func (f *finder) checkArguments(call *ast.CallExpr) {
 		f.checkHandle(call)
 	case d.is("Lease", "Yield"):
 		f.checkList(call, "Yield", atCall)
-	case d.is("", "Observe"): // its values are valid
 	case d.receiver == "":
 		if made, ok := f.makeOption(option{call, d.name}); ok {
 			f.reportInvalid(call, optionErr(made))
@@ -248,7 +247,7 @@ func (f *finder) validOptions(call *ast.CallExpr) (valid []dibs.Option) {
 	given, _ := f.options(call)
 	for _, o := range given {
 		made, ok := f.makeOption(o)
-		if ok && (o.name == "Observe" || optionErr(made) == nil) {
+		if ok && optionErr(made) == nil {
 			valid = append(valid, made)
 		}
 	}

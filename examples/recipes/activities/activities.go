@@ -64,9 +64,8 @@ func (a *Activities) under(ctx context.Context, held dibs.Handle, step func(ctx 
 		return final(err)
 	}
 	defer lease.Detach()
-	work, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })()
+	work, cancel := dibs.WithLease(ctx, lease)
+	defer cancel()
 	err = step(work, lease.Fence())
 	if lost := lease.Err(); lost != nil {
 		return final(errors.Join(lost, err))
