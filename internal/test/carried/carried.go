@@ -26,10 +26,10 @@ func FenceOf(ctx context.Context, name string) uint64 {
 }
 
 // Yield yields the lease on a name that ctx carries.
-func Yield(ctx context.Context, name string) error {
+func Yield(ctx context.Context, name string, options ...dibs.Option) error {
 	lease, err := dibs.LeaseOf(ctx, name)
 	if err != nil {
 		return err
 	}
-	return lease.Yield(ctx)
+	return lease.Yield(ctx, options...)
 }
