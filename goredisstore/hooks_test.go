@@ -15,6 +15,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/internal/test/drill"
+	"github.com/dibslock/dibs/internal/test/invalidstore"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/redis/go-redis/v9"
@@ -345,17 +346,17 @@ func TestUnsupportedClients(t *testing.T) {
 		rdb  redis.UniversalClient
 		text string
 	}{
-		"nil":          {nil, "nil"},
-		"nil client":   {(*redis.Client)(nil), "nil"},
-		"nil cluster":  {(*redis.ClusterClient)(nil), "nil"},
-		"nil ring":     {(*redis.Ring)(nil), "nil"},
+		"nil":          {nil, "goredisstore.New: the go-redis client is nil"},
+		"nil client":   {(*redis.Client)(nil), "goredisstore.New: the go-redis client is nil"},
+		"nil cluster":  {(*redis.ClusterClient)(nil), "goredisstore.New: the go-redis client is nil"},
+		"nil ring":     {(*redis.Ring)(nil), "goredisstore.New: the go-redis client is nil"},
 		"ring":         {ring, "*redis.Ring"},
 		"own":          {struct{ *redis.Client }{client}, "*redis.Client"},
 		"autopipeline": {pipeliner, "*redis.AutoPipeliner"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			drill.WantInvalid(t, goredisstore.New(c.rdb), c.text)
-			drill.WantInvalid(t, goredisstore.New(c.rdb, redisstore.WithReplicas(1, time.Second)), c.text)
+			invalidstore.Check(t, goredisstore.New(c.rdb), c.text)
+			invalidstore.Check(t, goredisstore.New(c.rdb, redisstore.WithReplicas(1, time.Second)), c.text)
 		})
 	}
 }

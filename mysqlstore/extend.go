@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/sqlstore"
@@ -57,21 +56,9 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest, par
 	}
 	for _, j := range part {
 		if errs[j] != nil {
-			errs[j] = s.lossOf(within, requests[j])
+			errs[j] = s.db.LossOf(within, requests[j])
 		}
 	}
-}
-
-// lossOf returns the error of a lease that is not held.
-func (s *Store) lossOf(ctx context.Context, r driver.ExtendRequest) error {
-	released, err := s.released(ctx, "extend", r.Name, r.Token, time.Time{})
-	switch {
-	case err != nil:
-		return err
-	case released:
-		return unavailable("extend", r.Name, errGiven)
-	}
-	return driver.ErrLost
 }
 
 // extendOnce returns the numbers of the extended leases.

@@ -15,12 +15,9 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 	defer s.fetches.changed()
 	held, err = s.db.Release(ctx, s.text.release, r, sqlstore.Micros(max(r.Reserve, 0)), r.Unreserve)
 	if err == nil && !held && !r.Unreserve {
-		held, err = s.released(ctx, "release", r.Name, r.Token, r.Until)
+		held, err = s.db.IsGiven(ctx, "release", r.Name, r.Token, r.Until)
 	}
-	if err == nil {
-		s.given.Remove(r.Name, r.Token)
-	}
-	return held, err
+	return held, s.db.ForgetGiven(r.Name, r.Token, err)
 }
 
 // Cancel implements driver.Store.
@@ -29,11 +26,7 @@ func (s *Store) Cancel(ctx context.Context, r driver.AcquireRequest) error {
 		return err
 	}
 	defer s.fetches.changed()
-	err := s.db.Cancel(ctx, r)
-	for _, name := range r.Names() {
-		s.given.Remove(name, r.Token)
-	}
-	return err
+	return s.db.Cancel(ctx, r)
 }
 
 // Revoke implements driver.Revoker.

@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"errors"
-	"time"
 
-	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/sqlstore"
 )
 
@@ -33,32 +30,11 @@ func (s *Store) ReleaseIn(ctx context.Context, tx *sql.Tx) error {
 		if err := g.CheckRelease(); err != nil {
 			return false, err
 		}
-		address := "release:" + rand.Text()
-		held, err = s.holds(ctx, tx, s.text.releaseIn, g, sqlstore.Micros(g.Reserve), []byte(address))
+		address := []byte("release:" + rand.Text())
+		held, err = s.holds(ctx, tx, s.text.releaseIn, g, sqlstore.Micros(g.Reserve), address)
 		if held {
-			s.given.Add(g.Name, g.Token, address)
+			s.db.AddGiven(g.Name, g.Token, address)
 		}
 		return held, err
 	})
-}
-
-// errGiven means that a lease does not exist because a transaction released it.
-var errGiven = errors.New("a transaction has released the lease")
-
-// released reports whether a transaction released a lease that no longer exists. If this is
-// possible, it asks the server, until a time or, if the time is zero, until ctx's deadline.
-func (s *Store) released(ctx context.Context, op, name, token string, until time.Time) (released bool, err error) {
-	address, ok := s.given.Find(name, token)
-	if !ok {
-		return false, nil
-	}
-	if until.IsZero() {
-		until = driver.DeadlineOf(ctx)
-	}
-	ctx, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
-	if err := s.db.One(ctx, true, s.text.released, []any{[]byte(address)}, &released); err != nil {
-		return false, unavailable(op, name, err)
-	}
-	return released, nil
 }

@@ -115,7 +115,7 @@ const fenceOfSQL = `SELECT fence FROM (
 
 // statements are the texts that only this store sends.
 type statements struct {
-	acquire, release, extend, guard, releaseIn, released, hasGuard, messages, deleteMessages string
+	acquire, release, extend, guard, releaseIn, hasGuard, messages, deleteMessages string
 }
 
 func statementsOf(prefix string, version int) (statements, sqlstore.Statements) {
@@ -123,7 +123,7 @@ func statementsOf(prefix string, version int) (statements, sqlstore.Statements) 
 	own := statements{
 		acquire: with("CALL dibs_acquire(?, ?, ?, ?, ?, ?, ?, ?, ?)"), release: with("CALL dibs_release(?, ?, ?, ?, ?)"),
 		extend: with("CALL dibs_extend(?)"), guard: with("CALL dibs_guard(UNHEX(?), UNHEX(?), ?)"),
-		releaseIn: with("CALL dibs_release_in(UNHEX(?), UNHEX(?), ?, ?, ?)"), released: with("SELECT COUNT(*) > 0 FROM dibs_messages WHERE client = ?"), hasGuard: with(hasGuardSQL),
+		releaseIn: with("CALL dibs_release_in(UNHEX(?), UNHEX(?), ?, ?, ?)"), hasGuard: with(hasGuardSQL),
 		messages:       with("SELECT id, message FROM dibs_messages WHERE client = ? ORDER BY id LIMIT 1000"),
 		deleteMessages: with("DELETE FROM dibs_messages WHERE id IN "),
 	}
@@ -133,5 +133,6 @@ func statementsOf(prefix string, version int) (statements, sqlstore.Statements) 
 		ReserveFences: with("CALL dibs_reserve_fences(?, ?, ?, ?, ?)"),
 		FenceOf:       with(fenceOfSQL), Inspect: with(file("inspect")), List: with(file("list")),
 		RemoveUnused: with("CALL dibs_remove_unused(?, now_us() - ?)"),
+		Given:        with("SELECT COUNT(*) > 0 FROM dibs_messages WHERE client = ?"),
 	}
 }

@@ -21,7 +21,6 @@ type Store struct {
 	prefix  string
 	text    statements
 	fetches fetches
-	given   sqlstore.Given[string] // see released
 }
 
 var (

@@ -55,7 +55,7 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest) []e
 			case extended:
 				errs[j] = nil
 			case lost:
-				errs[j] = s.lossOf(within, requests[j])
+				errs[j] = s.db.LossOf(within, requests[j])
 			default:
 				again = append(again, j)
 			}
@@ -71,18 +71,6 @@ func (s *Store) extend(ctx context.Context, requests []driver.ExtendRequest) []e
 		}
 	}
 	return errs
-}
-
-// lossOf returns the error for a lease not held.
-func (s *Store) lossOf(ctx context.Context, r driver.ExtendRequest) error {
-	given, err := s.isGiven(ctx, r.Name, r.Token, time.Time{})
-	switch {
-	case err != nil:
-		return err
-	case given:
-		return unavailable("extend", r.Name, errGiven)
-	}
-	return driver.ErrLost
 }
 
 // A result is an extension's result.

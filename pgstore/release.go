@@ -26,8 +26,8 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 		return false, err
 	}
 	if !r.Unreserve {
-		if given, err := s.isGiven(ctx, r.Name, r.Token, r.Until); given || err != nil {
-			return given, s.forget(r.Name, r.Token, err)
+		if given, err := s.db.IsGiven(ctx, "release", r.Name, r.Token, r.Until); given || err != nil {
+			return given, s.db.ForgetGiven(r.Name, r.Token, err)
 		}
 	}
 	if r.Reserve > 0 || r.Unreserve {
@@ -35,16 +35,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (held bool
 	} else {
 		held, err = s.releaseWhole(ctx, r)
 	}
-	return held, s.forget(r.Name, r.Token, err)
-}
-
-// forget deletes the record of a transaction that may have released a lease, unless a release
-// already failed.
-func (s *Store) forget(name, token string, failed error) error {
-	if failed == nil {
-		s.given.Remove(name, token)
-	}
-	return failed
+	return held, s.db.ForgetGiven(r.Name, r.Token, err)
 }
 
 func (s *Store) releaseWhole(ctx context.Context, r driver.ReleaseRequest) (held bool, err error) {
@@ -63,11 +54,7 @@ func (s *Store) Cancel(ctx context.Context, r driver.AcquireRequest) error {
 	if err := driver.CheckAcquire(r); err != nil {
 		return err
 	}
-	err := s.db.Cancel(ctx, r)
-	for _, name := range r.Names() {
-		s.given.Remove(name, r.Token)
-	}
-	return err
+	return s.db.Cancel(ctx, r)
 }
 
 // Revoke implements driver.Revoker.

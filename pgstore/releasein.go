@@ -3,10 +3,7 @@ package pgstore
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"time"
 
-	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/sqlstore"
 	"github.com/jackc/pgx/v5"
 )
@@ -50,32 +47,11 @@ func (s *Store) releaseIn(ctx context.Context, query queryRow) error {
 			return false, notGuarded("release", g.Name, err)
 		}
 		if number != nil {
-			s.given.Add(g.Name, g.Token, *number)
+			s.db.AddGiven(g.Name, g.Token, *number)
 		}
 		return number != nil, nil
 	})
 }
 
-// errGiven means that a transaction released the lease.
-var errGiven = errors.New("a transaction has released the lease")
-
 // A number not yet reached by the server comes from another server, before a failover.
-const committedSQL = `SELECT CASE WHEN $1 < txid_snapshot_xmax(txid_current_snapshot()) THEN txid_status($1) = 'committed' END IS TRUE`
-
-// isGiven reports whether a transaction released a lease. If it may have, isGiven asks the server,
-// until a time or, if the time is zero, ctx's deadline.
-func (s *Store) isGiven(ctx context.Context, name, token string, until time.Time) (given bool, err error) {
-	number, ok := s.given.Find(name, token)
-	if !ok {
-		return false, nil
-	}
-	if until.IsZero() {
-		until = driver.DeadlineOf(ctx)
-	}
-	ctx, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
-	if err = s.db.One(ctx, true, s.text.committed, []any{number}, &given); err != nil {
-		return false, unavailable("release", name, err)
-	}
-	return given, nil
-}
+const givenSQL = `SELECT CASE WHEN $1 < txid_snapshot_xmax(txid_current_snapshot()) THEN txid_status($1) = 'committed' END IS TRUE`

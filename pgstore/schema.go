@@ -109,7 +109,7 @@ func quote(identifier string) string { return pgx.Identifier{identifier}.Sanitiz
 
 // statements contains texts sent only by this store.
 type statements struct {
-	acquireQuiet, acquireOne, acquire, releaseQuiet, releaseOne, release, extend, guard, releaseIn, committed string
+	acquireQuiet, acquireOne, acquire, releaseQuiet, releaseOne, release, extend, guard, releaseIn string
 }
 
 func statementsOf(schema string, version int) (statements, sqlstore.Statements) {
@@ -117,11 +117,11 @@ func statementsOf(schema string, version int) (statements, sqlstore.Statements) 
 	own := statements{
 		acquireQuiet: in(file("acquire_quiet")), acquireOne: in(acquireOneSQL), acquire: in(acquireSQL),
 		releaseQuiet: in(file("release_quiet")), releaseOne: in(releaseOneSQL), release: in(releaseSQL),
-		extend: in(file("extend")), guard: in(guardSQL), releaseIn: in(releaseInSQL), committed: in(committedSQL),
+		extend: in(file("extend")), guard: in(guardSQL), releaseIn: in(releaseInSQL),
 	}
 	return own, sqlstore.Statements{
 		Resize: in(resizeSQL), Cancel: in(cancelSQL), Revoke: in(revokeSQL), Wanted: in(wantedSQL), ReserveFences: in(reserveFencesSQL),
 		FenceOf: in(fenceOfSQL), Inspect: in(file("inspect")), List: in(file("list")),
-		RemoveUnused: in("SELECT dibs.remove_unused($1, dibs.now() - $2)"),
+		RemoveUnused: in("SELECT dibs.remove_unused($1, dibs.now() - $2)"), Given: in(givenSQL),
 	}
 }

@@ -16,7 +16,6 @@ type Store struct {
 	db     *sqlstore.Database
 	text   statements
 	quiet  *quietNames
-	given  sqlstore.Given[int64] // the number of the transaction
 
 	// The default isolation level is not read committed, so each request is a transaction that sets
 	// it.

@@ -113,7 +113,7 @@ func (s nodes) mergeHolders(states []driver.State) (holders []driver.Holder, hol
 
 // left returns a holder's remaining time, or the longest time for a holder that never expires.
 func left(h driver.Holder) time.Duration {
-	if h.Remaining < 0 {
+	if h.NeverExpires() {
 		return math.MaxInt64
 	}
 	return h.Remaining
@@ -198,7 +198,7 @@ func (s nodes) mergeWaiters(states []driver.State, holds map[string]bool) (waite
 // and its limit is unknown.
 func waiterOf(h driver.Holder) driver.Waiter {
 	w := driver.Waiter{Token: h.Token, Label: h.Label, Kind: h.Kind, Weight: h.Weight, Limit: h.Limit}
-	if w.Weight == 0 {
+	if h.Exclusive() {
 		w.Limit = max(w.Limit, 1)
 		w.Weight = w.Limit
 	}

@@ -9,28 +9,12 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/test/drill"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redigostore"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/gomodule/redigo/redis"
 )
-
-// With arguments that the constructors do not support, each call returns an error and does not
-// panic.
-func TestUnsupportedPools(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		store driver.Store
-		text  string
-	}{
-		"nil":           {redigostore.New(nil), "nil"},
-		"nil, replicas": {redigostore.New(nil, redisstore.WithReplicas(1, time.Second)), "nil"},
-	} {
-		t.Run(name, func(t *testing.T) { drill.WantInvalid(t, c.store, c.text) })
-	}
-}
 
 // On a cluster, a call for a key on another node returns an error that names the adapters to use.
 func TestClusterIsUnsupported(t *testing.T) {

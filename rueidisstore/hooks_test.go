@@ -105,11 +105,3 @@ func TestContextValues(t *testing.T) {
 		})
 	}
 }
-
-// With a nil client, each call returns an error and does not panic.
-func TestUnsupportedClients(t *testing.T) {
-	t.Parallel()
-	drill.WantInvalid(t, rueidisstore.New(nil), "nil")
-	drill.WantInvalid(t, rueidisstore.New((*hookedClient)(nil)), "nil")
-	drill.WantInvalid(t, rueidisstore.New(nil, redisstore.WithReplicas(1, time.Second)), "nil")
-}

@@ -39,6 +39,7 @@ type Runner func(ctx context.Context, urgent bool, text string, args []any, read
 type Statements struct {
 	Resize, Cancel, Revoke, Wanted, ReserveFences string
 	FenceOf, Inspect, List, RemoveUnused          string
+	Given                                         string // see AddGiven
 }
 
 // A Database executes a store's requests. It is safe for concurrent use.
@@ -49,6 +50,7 @@ type Database struct {
 	Limit *Limit
 
 	unused unused
+	given  given
 }
 
 // NewDatabase returns a Database.

@@ -1,40 +1,82 @@
 package sqlstore
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/dibslock/dibs/driver"
 )
 
-// Given are the leases of this process that may end, or have ended, with a transaction. Each has the
-// proof by which the store asks the server whether that transaction was committed. The zero value is
-// empty. It is safe for concurrent use.
-type Given[Proof any] struct {
+// given are the leases of this process that may end, or have ended, with a transaction. The zero
+// value is empty. It is safe for concurrent use.
+type given struct {
 	mu     sync.Mutex
-	proofs map[[2]string]Proof // of the last transaction, by name and token
+	proofs map[[2]string]any // of the last transaction, by name and token
 }
 
-// Add records that a transaction releases a lease.
-func (g *Given[Proof]) Add(name, token string, proof Proof) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.proofs == nil {
-		g.proofs = make(map[[2]string]Proof)
+// AddGiven records that a transaction releases a lease. proof is the argument of the statement
+// Given, which asks the server whether that transaction was committed.
+func (d *Database) AddGiven(name, token string, proof any) {
+	d.given.mu.Lock()
+	defer d.given.mu.Unlock()
+	if d.given.proofs == nil {
+		d.given.proofs = make(map[[2]string]any)
 	}
-	g.proofs[[2]string{name, token}] = proof
+	d.given.proofs[[2]string{name, token}] = proof
 }
 
-// Find returns the proof, if a transaction releases the lease.
-func (g *Given[Proof]) Find(name, token string) (proof Proof, ok bool) {
+// IsGiven reports whether a transaction released a lease. If this is possible, IsGiven asks the
+// server, until a time or, if the time is zero, until ctx's deadline. op is the verb in the error.
+func (d *Database) IsGiven(ctx context.Context, op, name, token string, until time.Time) (given bool, err error) {
+	proof, ok := d.given.find(name, token)
+	if !ok {
+		return false, nil
+	}
+	if until.IsZero() {
+		until = driver.DeadlineOf(ctx)
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	if err := d.One(ctx, true, d.SQL.Given, []any{proof}, &given); err != nil {
+		return false, d.Unavailable(op, name, err)
+	}
+	return given, nil
+}
+
+// errGiven means that a lease does not exist because a transaction released it.
+var errGiven = errors.New("a transaction has released the lease")
+
+// LossOf returns the error for a lease that is not held.
+func (d *Database) LossOf(ctx context.Context, r driver.ExtendRequest) error {
+	given, err := d.IsGiven(ctx, "extend", r.Name, r.Token, time.Time{})
+	switch {
+	case err != nil:
+		return err
+	case given:
+		return d.Unavailable("extend", r.Name, errGiven)
+	}
+	return driver.ErrLost
+}
+
+// ForgetGiven deletes the record of a lease, unless its release failed. It returns failed.
+func (d *Database) ForgetGiven(name, token string, failed error) error {
+	if failed == nil {
+		d.given.remove(name, token)
+	}
+	return failed
+}
+
+func (g *given) find(name, token string) (proof any, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	proof, ok = g.proofs[[2]string{name, token}]
 	return proof, ok
 }
 
-// Remove forgets a lease.
-func (g *Given[Proof]) Remove(name, token string) {
+func (g *given) remove(name, token string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.proofs, [2]string{name, token})

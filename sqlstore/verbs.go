@@ -97,9 +97,13 @@ func (d *Database) Release(ctx context.Context, text string, r driver.ReleaseReq
 func (d *Database) Cancel(ctx context.Context, r driver.AcquireRequest) error {
 	var done bool
 	v := Verb{Op: "cancel", Name: r.Name, Text: d.SQL.Cancel, Until: r.Until, Urgent: true}
-	return d.Call(ctx, v, func(until int64) []any {
+	err := d.Call(ctx, v, func(until int64) []any {
 		return []any{d.Names(r.Names()), d.Text(r.Token), until}
 	}, scanFlag(&done))
+	for _, name := range r.Names() {
+		d.given.remove(name, r.Token)
+	}
+	return err
 }
 
 // NotifyWanted executes a NotifyWanted call of driver.WantedNotifier.

@@ -39,12 +39,6 @@ func Leases(ctx context.Context) []Lease {
 	return c.HeldLeases(leasekey.Key{})
 }
 
-// Pass returns a child of ctx that carries from's leases instead of ctx's own. The child does not
-// end when these leases end.
-func Pass(ctx, from context.Context) context.Context {
-	return context.WithValue(ctx, leasekey.Key{}, from.Value(leasekey.Key{}))
-}
-
 // In returns the leases in ctx held in the store s, innermost first, for a guard to check. It also
 // finds leases from clients that use a decorator of s. In returns driver.ErrInvalid if there is no
 // such lease.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/driver/guard"
 	"github.com/dibslock/dibs/memstore"
@@ -30,24 +29,5 @@ func TestForgedContext(t *testing.T) {
 	}
 	if err := s.Guard(ctx); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a guard: %v, want ErrInvalid", err)
-	}
-}
-
-// Pass replaces the leases of a context by those of another one.
-func TestPass(t *testing.T) {
-	locks := dibs.New(memstore.New())
-	defer locks.Close()
-	err := locks.Mutex("n").Do(t.Context(), func(ctx context.Context) error {
-		passed := guard.Leases(guard.Pass(t.Context(), ctx))
-		if len(passed) != 1 || passed[0].Names[0] != "n" {
-			t.Errorf("leases %+v, want that of n", passed)
-		}
-		if left := guard.Leases(guard.Pass(ctx, t.Context())); len(left) > 0 {
-			t.Errorf("leases %+v, want none", left)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }

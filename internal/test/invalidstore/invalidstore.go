@@ -1,4 +1,5 @@
-// Package invalidstore tests stores that were made of nothing, or not by their constructor.
+// Package invalidstore tests stores that were made of nothing, of an unsupported client, or not by
+// their constructor.
 package invalidstore
 
 import (
@@ -12,17 +13,17 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// Check checks that each call of a store returns ErrInvalid with a text that names the constructor, and
-// that a client on it does not panic in the background.
-func Check(t *testing.T, s driver.Store, constructor string) {
+// Check checks that each call of a store returns ErrInvalid with a text that names a constructor or
+// a reason. It also checks that a client on the store does not panic in the background.
+func Check(t *testing.T, s driver.Store, named string) {
 	t.Helper()
 	want := func(verb string, err error) {
 		t.Helper()
-		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), constructor) {
-			t.Errorf("%s: %v; want ErrInvalid that names %s", verb, err, constructor)
+		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), named) || !strings.HasPrefix(err.Error(), "dibs: ") {
+			t.Errorf("%s: %v; want ErrInvalid of dibs that names %s", verb, err, named)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	full := driver.Complete(s)
 	acquire := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1, Until: time.Now().Add(time.Second)}
@@ -31,6 +32,8 @@ func Check(t *testing.T, s driver.Store, constructor string) {
 	want("cancel", full.Cancel(ctx, acquire))
 	_, err = full.Release(ctx, driver.ReleaseRequest{Name: "n", Token: "t", Until: acquire.Until})
 	want("release", err)
+	_, err = full.Release(ctx, driver.ReleaseRequest{Name: "n", Token: "t"})
+	want("release without a time limit", err)
 	want("extend", full.Extend(ctx, []driver.ExtendRequest{{Name: "n", Token: "t", TTL: time.Minute}})[0])
 	_, err = full.Resize(ctx, acquire)
 	want("resize", err)
@@ -58,6 +61,12 @@ func Check(t *testing.T, s driver.Store, constructor string) {
 	locks := dibs.New(s)
 	_, err = locks.Mutex("n").Lock(ctx) // it waits, and watches
 	want("Lock", err)
+	_, err = locks.RWMutex("n").Reader().TryLock(ctx)
+	want("TryLock of a reader", err)
+	_, err = locks.Semaphore("n", 2).Permits(1).Lock(ctx)
+	want("Lock of a permit", err)
+	_, err = locks.Inspect(ctx, "n")
+	want("Inspect", err)
 	want("Check", locks.Check(ctx))
 	if err := locks.Close(); err != nil {
 		t.Errorf("Close: %v", err)
