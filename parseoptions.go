@@ -63,7 +63,7 @@ func shown(i int, key string, hasValue bool) string {
 
 // optionKeys returns the keys of all options. Only errors need them.
 func optionKeys() (keys []string) {
-	for _, rule := range optionRules {
+	for _, rule := range optionRules[:] {
 		if rule.key != "" {
 			keys = append(keys, rule.key)
 		}
