@@ -32,14 +32,14 @@ var ErrResigned = errors.New("dibs: resigned")
 // and the context's cause if a context ended the wait.
 //
 // Its message shows only a short form of the holder's token: host:pid:label, or the quoted
-// beginning of another library's value. A process with the whole token can act as its owner, and
-// messages end in logs.
+// beginning of another library's value. Messages often end in logs, and a process with the whole
+// token can act as the lease's owner.
 type BusyError struct {
 	Name      string
 	Holder    Token         // the last known holder; may be empty
 	Reserved  bool          // the holder released its lease; MinHold keeps the name unavailable
-	Remaining time.Duration // time until the lease expires if not renewed, at the store's last reply
-	Ahead     int           // waiters ahead of this one when it queued
+	Remaining time.Duration // until the holder's lease expires if not renewed, as in the store's last reply
+	Ahead     int           // waiters ahead of this call when it joined the queue
 	Cause     error         // why the wait ended, if a context ended it
 
 	NeverExpires bool // the holder is another library's lock, which lasts until released; Remaining is zero

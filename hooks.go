@@ -100,13 +100,14 @@ type AcquireEnd struct {
 	Fence uint64
 
 	// FirstFence is the lease's smallest fence: all fences from FirstFence to Fence belong to the
-	// lease. They differ only after a hand-off that granted several fences. The fences that
-	// Lease.ReserveFences returns later are larger than Fence.
+	// lease. A hand-off (a release that grants the lock to the next waiter) can grant several
+	// fences at once; otherwise FirstFence equals Fence. The fences that Lease.ReserveFences
+	// returns later are larger than Fence.
 	FirstFence uint64
 
 	TTL      time.Duration // how long the store keeps the lease without a renewal
-	Notified bool          // the lease came from a notified hand-off; on a cluster, in at least one slot
-	Handoff  time.Duration // time since the hand-off was requested; zero if unknown
+	Notified bool          // a hand-off's notification granted the lease; for names in several cluster slots, some of them
+	Handoff  time.Duration // from the hand-off to the arrival of its notification; zero if unknown
 }
 
 // Renewed is the event for a batch of leases renewed in a single store call.
@@ -144,8 +145,8 @@ type Released struct {
 }
 
 // Degraded is the event for a store that cannot notify waiters at the moment, so they poll. The
-// hook is called once at the start, with the reason in Err. It is called again with a nil Err at
-// the end, or when the Client ends.
+// hook is called when this state begins, with the reason in Err. It is called again with a nil Err
+// when the state or the Client ends.
 type Degraded struct {
 	Client string // see LockInfo
 	Err    error
