@@ -25,8 +25,8 @@ type CallSettings struct {
 	Reentrant bool
 	Observed  bool // the option Observe was given to the call
 
-	// Closing is closed when the call must stop waiting: at Client.Shutdown or Client.Close. A call
-	// that is part of work under a lock may wait during Shutdown, so its Closing is closed only at
+	// Closing is closed when the call must stop waiting, because Shutdown or Close of the Client
+	// began. A call under a lock may still wait during Shutdown, so its Closing is closed only by
 	// Close. The context of such a call carries a lease of this Client, or a fence from WithFence.
 	Closing <-chan struct{} `json:"-"`
 }

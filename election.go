@@ -64,7 +64,8 @@ func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, err
 //
 //   - nil when ctx ends or the Client shuts down, after fn returned,
 //   - nil when fn returns nil in a term neither lost nor resigned,
-//   - fn's error, unless it only reports that the term or ctx ended, such as context.Canceled,
+//   - fn's error, unless the term or ctx ended and fn only reports this, for example with
+//     context.Canceled,
 //   - the error of a failed release, together with fn's error,
 //   - ErrInvalid, ErrWrongType, ErrReentrant or ErrClosed from a campaign, at once.
 func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {

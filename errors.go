@@ -81,14 +81,14 @@ func (e *BusyError) heldBy() string {
 // Unwrap makes errors.Is find ErrBusy and the cause.
 func (e *BusyError) Unwrap() []error { return joined(ErrBusy, e.Cause) }
 
-// A Reason says why a lease ended before its Unlock. It is a single word, for metric labels and log
-// fields.
+// A Reason says why a lease ended before its Unlock. Each Reason is a single word, for metric
+// labels and log fields.
 type Reason string
 
 // Reasons in a LostError.
 const (
 	ReasonExpired Reason = "expired"  // not renewed in time
-	ReasonMissing Reason = "missing"  // not in the store any more: released elsewhere, deleted, or lost
+	ReasonMissing Reason = "missing"  // not in the store any more: released by another owner, deleted, or lost by the store
 	ReasonRevoked Reason = "revoked"  // an operator released it
 	ReasonMaxHold Reason = "max_hold" // MaxHold passed
 	ReasonClosed  Reason = "closed"   // Client.Close released it
@@ -96,7 +96,7 @@ const (
 
 // A LostError means that a lease ended before its Unlock. errors.Is finds ErrLost and the cause.
 type LostError struct {
-	Name    string // for several names, a lost name or the first
+	Name    string // for several names: the lost name, or the first name if unknown
 	Token   Token
 	Reason  Reason
 	Message string // the reason given to Revoke; may be empty

@@ -8,7 +8,8 @@ import (
 
 // Context returns a context that ends with the lease, with cause ErrLost after a loss. Calls under
 // the lock should use it. It carries the values of Lock's context, but not its deadline or
-// cancellation, which limit only the wait. To end with another context as well, use WithLease.
+// cancellation, which limit only the wait. WithLease returns a context that also ends with another
+// context.
 //
 // For a Do's lease, Context returns the context of Do's function.
 func (handle *Lease) Context() context.Context {

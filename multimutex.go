@@ -11,7 +11,8 @@ import (
 // and is safe for concurrent use.
 //
 // MultiMutexes with common names never deadlock, whatever the order of their names. A waiting
-// MultiMutex is in the wait queue of each name.
+// MultiMutex is in the wait queue of each name; on a cluster, of each name in the slot it waits
+// for.
 type MultiMutex struct {
 	c        *Client
 	names    []string
