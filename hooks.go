@@ -10,8 +10,8 @@ import (
 //
 // Each AcquireStart is followed by an AcquireEnd, with Queued in between if the call joins a wait
 // queue. After an AcquireEnd without an error there is a lease, whose last event is Lost or
-// Released. A lease from Client.Attach causes no AcquireStart and AcquireEnd, only Lost or
-// Released.
+// Released. A lease from Client.Attach causes neither AcquireStart nor AcquireEnd, but its last
+// event is also Lost or Released.
 //
 // No hook is called for a call that the Client rejects with ErrInvalid or ErrReentrant, or that
 // uses a lease again (see Reentrant). If the store rejects the call, for example its name,
