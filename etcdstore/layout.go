@@ -1,0 +1,52 @@
+package etcdstore
+
+import (
+	"strconv"
+	"strings"
+)
+
+// A layout names the keys in etcd. All keys begin with the prefix.
+//
+//	lock/orders/7f3a…-0       an entry in the wait queue for the name orders
+//	lock//base                the number that fences are counted from
+//	lock//mail/CLIENT/…       revocations, for a client
+//	lock//cancelled/7f3a…-0   an acquire of this entry comes too late
+//
+// No name is empty, so no queue has a key that begins with the prefix and a slash.
+type layout struct{ prefix string }
+
+// queue returns the prefix of a name's entries.
+func (l layout) queue(name string) string { return l.prefix + escape(name) + "/" }
+
+func (l layout) base() string { return l.prefix + "/base" }
+
+func (l layout) mail(client string) string { return l.prefix + "/mail/" + escape(client) + "/" }
+
+func (l layout) cancelled(id string) string { return l.prefix + "/cancelled/" + id }
+
+// letter returns the key of a revocation, for the client of the entry created at a revision.
+func (l layout) letter(client string, created int64) string {
+	return l.mail(client) + strconv.FormatInt(created, 10)
+}
+
+// nameOf returns the name of an entry's key, or false if the key is no entry.
+func (l layout) nameOf(key string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(key, l.prefix)
+	if !ok {
+		return "", false
+	}
+	escaped, id, ok := strings.Cut(rest, "/")
+	if !ok || escaped == "" || id == "" || strings.Contains(id, "/") {
+		return "", false
+	}
+	return unescape(escaped), true
+}
+
+// In a key, a slash ends the name. Otherwise a lock named a would wait for a lock named a/b.
+var (
+	escapes   = strings.NewReplacer("%", "%25", "/", "%2F")
+	unescapes = strings.NewReplacer("%25", "%", "%2F", "/")
+)
+
+func escape(name string) string    { return escapes.Replace(name) }
+func unescape(name string) string { return unescapes.Replace(name) }

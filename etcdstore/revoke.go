@@ -1,0 +1,76 @@
+package etcdstore
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/dibslock/dibs/driver"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// A letter tells a client that its lease was revoked. It ends with the lease's session.
+type letter struct {
+	Token  string `json:"token"`
+	Fence  uint64 `json:"fence,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Revoke implements driver.Revoker. The lease's client is told by a key in etcd, so it also learns
+// of a revocation during a short disconnection.
+func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
+	if err := driver.CheckRevoke(r); err != nil {
+		return false, err
+	}
+	ctx, cancel, err := s.begin(ctx, "revoke", r.Name, noLimit)
+	if err != nil {
+		return false, err
+	}
+	defer cancel()
+	revoked, err := s.revoke(ctx, r)
+	if err != nil {
+		return false, unavailable("revoke", r.Name, err)
+	}
+	return revoked, nil
+}
+
+func (s *Store) revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
+	q, _, err := s.read(ctx, r.Name)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range q.holders() {
+		if e.foreign || !s.isRevoked(r, e) {
+			continue
+		}
+		then := []clientv3.Op{clientv3.OpDelete(e.key)}
+		if e.Client != "" && !e.Reserved {
+			text, err := json.Marshal(letter{e.Token, r.Fence, r.Reason})
+			if err != nil {
+				return false, err
+			}
+			then = append(then, clientv3.OpPut(s.keys.letter(e.Client, e.created), string(text), clientv3.WithLease(e.lease)))
+		}
+		reply, err := s.cli.Txn(ctx).If(exists(e.key, e.created)).Then(then...).Commit()
+		if err != nil {
+			return false, err
+		}
+		if rec, ok := s.records.get(r.Name, e.Token); ok && rec.key == e.key {
+			s.records.remove(rec, false)
+		}
+		return reply.Succeeded, nil
+	}
+	return false, nil
+}
+
+// isRevoked reports whether a request selects a holder. The process that holds the lease knows a
+// fence that the entry does not say.
+func (s *Store) isRevoked(r driver.RevokeRequest, e entry) bool {
+	if r.Token != "" {
+		return e.Token == r.Token
+	}
+	if fence := s.fences.of(e); fence != 0 || e.Reserved {
+		return fence == r.Fence
+	}
+	rec, ok := s.records.get(r.Name, e.Token)
+	return ok && rec.key == e.key && rec.held && rec.fence == r.Fence
+}

@@ -1,0 +1,35 @@
+package etcdstore
+
+import (
+	"context"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// NotifyWanted implements driver.WantedNotifier. This process watches the queue until a request
+// waits, or the lease ends.
+func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool, error) {
+	if err := driver.CheckWanted(r); err != nil {
+		return false, err
+	}
+	ctx, cancel, err := s.begin(ctx, "notify wanted", r.Name, noLimit)
+	if err != nil {
+		return false, err
+	}
+	defer cancel()
+	q, _, err := s.read(ctx, r.Name)
+	if err != nil {
+		return false, unavailable("notify wanted", r.Name, err)
+	}
+	i := q.find(r.Token)
+	if i < 0 || i >= q.granted() || q[i].Reserved || q[i].pending() {
+		return false, nil
+	}
+	if len(q.waiters()) > 0 {
+		return true, nil
+	}
+	if in := s.inboxes.get(r.Client); in != nil {
+		s.views.add(r.Name, &interest{in: in, token: r.Token, key: q[i].key, created: q[i].created, wanted: true})
+	}
+	return false, nil
+}
