@@ -30,12 +30,16 @@ type Process struct {
 // The kernel sends this signal when the starting thread ends, and Go can end any thread. So a
 // goroutine keeps its thread while the program runs.
 func Start(bin string, args []string, output string, as *Account, death syscall.Signal) (*Process, error) {
+	return start(exec.Command(bin, args...), output, as, death)
+}
+
+func start(cmd *exec.Cmd, output string, as *Account, death syscall.Signal) (*Process, error) {
 	file, err := os.Create(output)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	p := &Process{cmd: exec.Command(bin, args...), Exited: make(chan struct{})}
+	p := &Process{cmd: cmd, Exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = file, file
 	p.cmd.SysProcAttr = attributes(as, death)
 	started := make(chan error)
