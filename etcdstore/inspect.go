@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -16,9 +17,9 @@ import (
 )
 
 const (
-	shown       = 100  // holders or waiters in a state
-	inspected   = 50   // names in a single request
-	listed      = 1000 // keys in a single request
+	shown         = 100  // holders or waiters in a state
+	inspected     = 50   // names in a single request
+	listed        = 1000 // keys in a single request
 	leasesAtATime = 16
 )
 
@@ -120,7 +121,7 @@ func (s *Store) remaining(ctx context.Context, queues []queue) (map[clientv3.Lea
 	var failed error
 	var group sync.WaitGroup
 	slots := make(chan struct{}, leasesAtATime)
-	for id := range times {
+	for _, id := range slices.Collect(maps.Keys(times)) {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()

@@ -20,7 +20,7 @@ const (
 
 	// waiterTTL is the TTL of the session for a client's waiters. A waiter's request keeps its entry
 	// for at least driver.WaiterTTL: the first TTL of a grant counts from it.
-	waiterTTL = 8 * time.Second
+	waiterTTL = 10 * time.Second
 
 	// longestShared is the longest TTL for which a client's leases share a session. A longer lease
 	// has its own, which ends at its TTL after a crash.

@@ -50,6 +50,11 @@ func (vs *views) add(name string, i *interest) (remove func()) {
 		vs.all[name] = v
 		go vs.run(ctx, v)
 	}
+	for other := range v.interests {
+		if other.key == i.key && other.wanted == i.wanted {
+			delete(v.interests, other) // a repeated call
+		}
+	}
 	v.interests[i] = true
 	var send []func()
 	if v.live && v.revision >= i.created {

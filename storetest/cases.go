@@ -42,7 +42,7 @@ func idempotent(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	r := p.newRequest("n")
 	first := p.mustAcquire(r)
-	r.TTL = ttl
+	r.TTL = p.shortTTL()
 	again := p.mustAcquire(r)
 	if again.Fence < first.Fence {
 		t.Errorf("fence %d after %d", again.Fence, first.Fence)
@@ -90,6 +90,7 @@ func ownerOnly(t *testing.T, s *driver.Full) {
 func expiry(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
 	mine, other := p.newRequest("n"), p.newRequest("n")
+	ttl := p.shortTTL()
 	mine.TTL, other.Queue = ttl, false
 	begin := time.Now()
 	p.mustAcquire(mine)
@@ -191,7 +192,7 @@ func deadFirstWaiter(t *testing.T, s *driver.Full) {
 	begin := time.Now()
 	holder.mustRelease(h, fence)
 	dead.wantGranted(d) // and does nothing with it
-	live.acquireBy(l, time.Now().Add(driver.WaiterTTL))
+	live.acquireBy(l, time.Now().Add(live.limits.WaiterTTL))
 	if took := time.Since(begin); took < driver.WaiterTTL-100*time.Millisecond {
 		t.Errorf("free after %v, before the waiter TTL", took)
 	}
@@ -241,9 +242,9 @@ func fencesGrow(t *testing.T, s *driver.Full) {
 		}
 	}
 	r := p.newRequest("n")
-	r.TTL = ttl
+	r.TTL = p.shortTTL()
 	grew("acquired", p.mustAcquire(r).Fence)
-	time.Sleep(ttl + 20*time.Millisecond)
+	p.sleepPast(r.TTL)
 	grew("expired", p.mustAcquire(p.newRequest("n")).Fence)
 }
 
@@ -348,9 +349,9 @@ func extend(t *testing.T, s *driver.Full) {
 		t.Errorf("held by %q for %v: an extension by a second shortened a lease of a minute", token, left)
 	}
 	r := p.newRequest("expires")
-	r.TTL = ttl
+	r.TTL = p.shortTTL()
 	p.mustAcquire(r)
-	time.Sleep(ttl + 20*time.Millisecond)
+	p.sleepPast(r.TTL)
 	wantErr(t, p.extend(r, time.Minute), dibs.ErrLost)
 	p.mustAcquire(p.newRequest("expires"))
 }
@@ -389,13 +390,14 @@ func newTicket(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	h, r := p.newRequest("n"), p.newRequest("n")
 	fence := p.mustAcquire(h).Fence
-	r.TTL = 50 * time.Millisecond // a hand-off ends soon
+	short, longest := p.shortHandoff()
+	r.TTL = short
 	before := p.mustQueue(r, 1)
 	p.mustRelease(h, fence)
 	p.wantGranted(r)
 	next := p.newRequest("n")
 	next.Queue = false
-	p.acquireBy(next, time.Now().Add(r.TTL))
+	p.acquireBy(next, time.Now().Add(longest))
 	if after := p.mustQueue(r, 1); after.Ticket <= before.Ticket {
 		t.Errorf("ticket %d after %d", after.Ticket, before.Ticket)
 	}
@@ -426,7 +428,7 @@ func expiredWithWaiters(t *testing.T, s *driver.Full) {
 	for try := 1; ; try++ {
 		name := fmt.Sprintf("n%d", try)
 		h, first, late := p.newRequest(name), p.newRequest(name), q.newRequest(name)
-		h.TTL = ttl / 2
+		h.TTL = max(ttl/2, p.limits.MinTTL)
 		begin := time.Now()
 		fence := p.mustAcquire(h).Fence
 		a := p.acquire(first)
@@ -494,6 +496,7 @@ func reserve(t *testing.T, s *driver.Full) {
 func reserveOn(t *testing.T, s *driver.Full, name string) bool {
 	p := newClient(t, s)
 	h, first := p.newRequest(name), p.newRequest(name)
+	ttl := p.shortTTL()
 	fence := p.mustAcquire(h).Fence
 	p.mustQueue(first, 1)
 	begin := time.Now()

@@ -60,6 +60,7 @@ func clockBehind(t *testing.T, open func(t *testing.T) driver.Store) {
 	}
 	short := fast.newTry("clock behind, short")
 	var due time.Time
+	ttl := fast.shortTTL()
 	slowly(t, open, func(slow *testClient) {
 		r := slow.newRequest(short.Name)
 		r.TTL = ttl
@@ -79,9 +80,9 @@ func clockAhead(t *testing.T, open func(t *testing.T) driver.Store) {
 		}
 	})
 	r = fast.newRequest("clock ahead, short")
-	r.TTL = ttl
+	r.TTL = fast.shortTTL()
 	fast.mustAcquire(r)
-	time.Sleep(ttl + ttl/4)
+	fast.sleepPast(r.TTL + ttl/4)
 	slowly(t, open, func(slow *testClient) {
 		if a := slow.acquire(slow.newTry(r.Name)); !a.Held {
 			t.Errorf("%+v, after the lease of a process whose clock is ahead has ended", a)

@@ -108,13 +108,14 @@ func missedGrant(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	h, r, behind := p.newRequest("n"), p.newRequest("n"), p.newRequest("n")
 	fence := p.mustAcquire(h).Fence
-	r.TTL = 50 * time.Millisecond // a hand-off ends soon
+	short, longest := p.shortHandoff()
+	r.TTL = short
 	before := p.mustQueue(r, 1)
 	p.mustRelease(h, fence)
 	missed := p.wantGranted(r)
 	next := p.newRequest("n")
 	next.Queue = false
-	p.acquireBy(next, time.Now().Add(r.TTL))
+	p.acquireBy(next, time.Now().Add(longest))
 	p.mustQueue(behind, 1)
 	if after := p.mustQueue(p.again(r), 1); after.Ticket <= before.Ticket && after.Fence < missed.Fence {
 		t.Errorf("%+v, want a larger ticket than %d, or that earlier fences are up to %d", after, before.Ticket, missed.Fence)
@@ -125,7 +126,8 @@ func missedGrant(t *testing.T, s *driver.Full) {
 func twoMissedGrants(t *testing.T, s *driver.Full) {
 	p := newClient(t, s)
 	h, r := p.newRequest("n"), p.newRequest("n")
-	r.TTL = 50 * time.Millisecond // a hand-off ends soon
+	short, longest := p.shortHandoff()
+	r.TTL = short
 	p.mustAcquire(h)
 	var late driver.Event
 	for i := range 2 {
@@ -136,7 +138,7 @@ func twoMissedGrants(t *testing.T, s *driver.Full) {
 		late = p.wantGranted(r)
 		h = p.newRequest("n")
 		h.Queue = false
-		p.acquireBy(h, time.Now().Add(r.TTL))
+		p.acquireBy(h, time.Now().Add(longest))
 	}
 	last := p.mustQueue(r, 1)
 	if late.Ticket == last.Ticket && late.Fence > last.Fence {
@@ -153,5 +155,5 @@ func onlyDeadWaiters(t *testing.T, s *driver.Full) {
 	h, fence, _ := dead.queueThree("n")
 	time.Sleep(driver.WaiterTTL * 7 / 5)
 	dead.mustRelease(h, fence)
-	p.acquireBy(p.newRequest("n"), time.Now().Add(driver.WaiterTTL))
+	p.acquireBy(p.newRequest("n"), time.Now().Add(p.limits.WaiterTTL))
 }

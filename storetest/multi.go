@@ -121,7 +121,11 @@ func partialLoss(t *testing.T, s *driver.Full) {
 	other := p.newRequest(y)
 	p.mustAcquire(other)
 	multi.Queue = true
-	if a := p.acquire(multi); a.Held || a.Name != y || a.Holder != other.Token {
+	// A store that released x before it read the queues sees x with its next holder.
+	switch a := p.acquire(multi); {
+	case !a.Held && a.Name == y && a.Holder == other.Token:
+	case !a.Held && a.Name == x && a.Holder == next.Token:
+	default:
 		t.Fatalf("%+v while %q is held by another token", a, y)
 	}
 	p.wantGranted(next)
@@ -230,7 +234,7 @@ func multiDead(t *testing.T, s *driver.Full) {
 	p.mustAcquire(onY)
 	dead.mustQueue(dead.newMulti(x, y), 1)
 	r := p.newRequest(x)
-	p.acquireBy(r, time.Now().Add(driver.WaiterTTL))
+	p.acquireBy(r, time.Now().Add(p.limits.WaiterTTL))
 }
 
 func multiClients(t *testing.T, s *driver.Full) {

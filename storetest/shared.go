@@ -183,16 +183,17 @@ func ownLimit(t *testing.T, s *driver.Full) {
 
 func sharedExpiry(t *testing.T, s *driver.Full) {
 	p := newSilentClient(t, s)
+	ttl := p.shortTTL()
 	for try := 1; !oneSharedExpires(p, fmt.Sprintf("n%d", try), try == tries); try++ {
 		t.Logf("the machine was suspended for %v", ttl)
 	}
 	// A full set of expired leases, and their remains in the store, should block no request.
 	for range 20 {
 		r := p.newShared("n", 1, 20)
-		r.TTL = 20 * time.Millisecond
+		r.TTL = max(20*time.Millisecond, p.limits.MinTTL)
 		p.mustAcquire(r)
 	}
-	time.Sleep(60 * time.Millisecond)
+	p.sleepPast(max(40*time.Millisecond, p.limits.MinTTL))
 	p.mustAcquire(p.newShared("n", 19, 20))
 	if p.try(p.newShared("n", 2, 20)) {
 		t.Error("weight 21 of limit 20")
@@ -207,9 +208,10 @@ func sharedExpiry(t *testing.T, s *driver.Full) {
 func oneSharedExpires(p *testClient, name string, last bool) bool {
 	p.t.Helper()
 	dies, lives, writer := p.newReader(name), p.newReader(name), p.newWriter(name)
+	ttl := p.shortTTL()
 	dies.TTL, lives.TTL = ttl, ttl
 	p.mustAcquire(dies)
-	over := time.Now().Add(ttl + 50*time.Millisecond)
+	over := time.Now().Add(ttl + 50*time.Millisecond + p.limits.Late)
 	extended := time.Now()
 	suspended := func() bool { return !last && time.Since(extended) >= ttl }
 	p.mustAcquire(lives)
@@ -251,11 +253,11 @@ func sharedOwnerOnly(t *testing.T, s *driver.Full) {
 		t.Error("a release with another token reports true")
 	}
 	wantErr(t, p.extend(other, time.Hour), dibs.ErrLost)
-	mine.TTL = ttl
+	mine.TTL = p.shortTTL()
 	if again := p.mustAcquire(mine); again.Fence < first.Fence {
 		t.Errorf("fence %d after %d", again.Fence, first.Fence)
 	}
-	if err := p.extend(mine, ttl); err != nil {
+	if err := p.extend(mine, p.shortTTL()); err != nil {
 		t.Errorf("extend: %v", err)
 	}
 	state := p.state("n")
@@ -350,7 +352,7 @@ func heavyFirstWaiterLeaves(t *testing.T, s *driver.Full) {
 	dead := newSilentClient(t, s)
 	writer, reader = dead.newWriter("n"), p.newReader("n")
 	dead.mustQueue(writer, 1)
-	p.acquireBy(reader, time.Now().Add(driver.WaiterTTL))
+	p.acquireBy(reader, time.Now().Add(p.limits.WaiterTTL))
 }
 
 func reserveShared(t *testing.T, s *driver.Full) {
@@ -360,6 +362,7 @@ func reserveShared(t *testing.T, s *driver.Full) {
 	p.mustAcquire(other)
 	next := p.newShared("n", 2, 3)
 	p.mustQueue(next, 1)
+	ttl := p.shortTTL()
 	begin := time.Now()
 	freed, err := s.Release(operationContext(t), driver.ReleaseRequest{Name: "n", Token: mine.Token, Reserve: ttl})
 	if err != nil || !freed {

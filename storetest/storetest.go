@@ -136,6 +136,7 @@ type testClient struct {
 	tickets        map[string]uint64 // each token's last ticket
 	confirmed      map[string]bool   // tokens whose grant was not seen as an event, and may still arrive
 	permitsChecked bool              // the store supports permits
+	limits         driver.Limits
 }
 
 var clientCount atomic.Uint64
@@ -173,8 +174,24 @@ func newClient(t *testing.T, s *driver.Full) *testClient {
 func newSilentClient(t *testing.T, s *driver.Full) *testClient {
 	return &testClient{
 		t: t, s: s, client: fmt.Sprintf("host:%d:%s", clientCount.Add(1), clientID),
-		tickets: make(map[string]uint64), confirmed: make(map[string]bool),
+		tickets: make(map[string]uint64), confirmed: make(map[string]bool), limits: driver.LimitsOf(s),
 	}
+}
+
+// shortTTL returns a TTL that the store accepts, and that is short enough to wait for.
+func (p *testClient) shortTTL() time.Duration { return max(ttl, p.limits.MinTTL) }
+
+// sleepPast waits until a lease with a TTL has ended.
+func (p *testClient) sleepPast(ttl time.Duration) { time.Sleep(ttl + 20*time.Millisecond + p.limits.Late) }
+
+// shortHandoff returns the shortest TTL for a request, and how long a hand-off to it can last
+// without a renewal.
+func (p *testClient) shortHandoff() (ttl, longest time.Duration) {
+	const short = 50 * time.Millisecond
+	if p.limits.MinTTL <= short {
+		return short, short
+	}
+	return p.limits.MinTTL, p.limits.WaiterTTL
 }
 
 // newRequest returns a new request from the client, which queues.
@@ -245,7 +262,7 @@ func (p *testClient) release(request driver.AcquireRequest, fence uint64) bool {
 // sent well after due must not be refused, however long a busy machine takes for it.
 func (p *testClient) acquireBy(r driver.AcquireRequest, due time.Time) {
 	p.t.Helper()
-	const grace = 2 * time.Second
+	grace := 2*time.Second + p.limits.Late
 	for {
 		sent := time.Now()
 		if p.acquire(r).Held {
