@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -133,15 +132,4 @@ func Find(names ...string) (path string, found bool) {
 		}
 	}
 	return "", false
-}
-
-// FreePort returns a free port on the loopback address. Another process can take it before a server
-// does.
-func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
