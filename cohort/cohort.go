@@ -31,9 +31,9 @@ import (
 //
 // A pass is an Unlock that gives the lock to the Cohort's next call. While another process waits,
 // at most Passes passes follow each other. Then the store lease is released, and the other process
-// gets the lock. So its waiter waits for at most Passes + 1 critical sections from each process
-// ahead: see docs/guarantees.md. While no other process waits, passes continue, but the store lease
-// is released at least once a second.
+// gets the lock. So a waiter in another process waits for at most Passes + 1 critical sections from
+// each process ahead: see docs/guarantees.md. While no other process waits, passes continue, but
+// the store lease is released at least once a second.
 //
 // The hooks (dibs.Hooks) of the Mutex and its Client report on the store lease, not on the local
 // Leases. They run in the Cohort's goroutines. Their context has the values from one of the calls'
@@ -139,8 +139,8 @@ func (c *Cohort) checkSettings() error {
 //   - If the Label differs from the store lease's label, the call waits for a new store lease.
 //
 // Lock returns ErrUnavailable if the store did not reply within Timeout. After Lock knows that
-// another owner holds the lock, an outage of the store does not end the call. Then it returns
-// ErrBusy after Wait. BusyError.Ahead may count calls that no longer wait.
+// another owner holds the lock, an outage of the store does not end the call. The call then returns
+// ErrBusy when Wait is over. BusyError.Ahead may count calls that no longer wait.
 //
 // Lock returns ErrReentrant if ctx comes from a held Lease of this Cohort. If you call the Mutex's
 // own Lock with such a ctx, it waits until the store lease ends.

@@ -16,7 +16,7 @@ const (
 	// or the queue changed.
 	EventRetry
 	// EventRevoked: an operator ended the lease with Event.Token; Event.Reason is the reason. The
-	// ended lease has at most the fence Event.Fence. A later lease with this token has a larger fence.
+	// ended lease's fence is at most Event.Fence. A later lease with this token has a larger fence.
 	EventRevoked
 	// EventWanted: a request waits for the name held by Event.Token. See WantedNotifier.
 	EventWanted
@@ -25,7 +25,7 @@ const (
 	// EventDisconnected: events no longer arrive; Event.Err is the cause. The store reconnects by
 	// itself.
 	EventDisconnected
-	// EventFailover: another server replaced the server, and may have lost leases. Events still
+	// EventFailover: another server now serves the store, and may have lost leases. Events still
 	// arrive.
 	EventFailover
 )

@@ -16,7 +16,7 @@ type Foreign struct {
 	Remaining time.Duration // until the key expires; negative: never
 	Lock      bool          // the value is another library's lock; State.Holders are its owners
 	Advice    string        // advice for an operator, in a single line
-	Mark      any           // the store's copy of the lock, by which RevokeForeign detects a change; nil if it cannot be revoked
+	Mark      any           // the store's copy of the lock, by which RevokeForeign detects a change; nil if the lock cannot be revoked
 }
 
 // NeverExpires reports whether the key stays without a time limit.
@@ -28,11 +28,11 @@ func (f Foreign) Removable() bool { return f.Mark != nil }
 // A ForeignRevoker is a Store that can end a foreign lock, which another library made. A store that
 // only dibs uses need not implement it.
 type ForeignRevoker interface {
-	// RevokeForeign ends a foreign lock in the same way as the lock's library, and grants the name to
-	// the next waiters. seen is the State.Foreign from Inspect. In the same atomic step RevokeForeign
-	// compares the lock with seen. If the lock changed since Inspect, or is gone, RevokeForeign does
-	// nothing, and did is empty. Otherwise did describes the change for an operator. RevokeForeign
-	// returns ErrInvalid if seen is not Removable.
+	// RevokeForeign ends a foreign lock as the lock's library does, and grants the name to the next
+	// waiters. seen is the State.Foreign from Inspect. In the same atomic step RevokeForeign compares
+	// the lock with seen. If the lock changed since Inspect, or is gone, RevokeForeign does nothing,
+	// and did is empty. Otherwise did describes the change for an operator. RevokeForeign returns
+	// ErrInvalid if seen is not Removable.
 	RevokeForeign(ctx context.Context, name string, seen Foreign) (did string, err error)
 }
 

@@ -81,7 +81,7 @@ type Holder struct {
 	Kind      Kind          // empty if unknown
 	Owner     string        // the owner of another library's lock, in that library's form, without secrets; may be empty
 	Weight    int           // how much of Limit the holder uses; zero: exclusive
-	Limit     int           // the largest sum of weights; zero if unknown
+	Limit     int           // the largest allowed sum of weights; zero if unknown
 	Fence     uint64        // zero if the store did not record it
 	Remaining time.Duration // until it expires; negative: never, only for another library's lock
 	Reserved  bool          // the lease was released, but the name stays unavailable for Remaining
@@ -99,7 +99,7 @@ type Waiter struct {
 	Label  string        // the token's label, from the option Label; may be empty
 	Kind   Kind          // empty if unknown
 	Weight int           // how much the request takes from Limit; equal to Limit: exclusive
-	Limit  int           // the largest sum of weights
+	Limit  int           // the largest allowed sum of weights
 	Waited time.Duration // since the request joined the wait queue
 }
 

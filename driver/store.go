@@ -89,8 +89,8 @@ type Store interface {
 	// Acquire returns at r.Until at the latest. A request that the server receives after r.Until
 	// changes nothing, and Acquire returns ErrUnavailable.
 	//
-	// The fence in a reply is larger than each fence granted before on the name. If the request is
-	// repeated, its fence is never smaller than in the previous reply.
+	// If the reply is Held, its fence is larger than each earlier fence on the name. If the token
+	// repeats the request while it holds the name, its fence never becomes smaller.
 	//
 	// A request for several names is sent only to a [Grouper]. It acquires all names or none, in a
 	// single step. It waits in all their queues with the same ticket. If the token held all names but
@@ -100,13 +100,13 @@ type Store interface {
 	Acquire(ctx context.Context, r AcquireRequest) (AcquireReply, error)
 
 	// Cancel undoes an Acquire whose outcome is unknown or unwanted: afterwards the token neither
-	// holds nor waits. If the token held the name, the next waiters are granted it. Here r.Until is
-	// the limit for the Cancel: if the server receives it later, it does nothing.
+	// holds nor waits. If the token held the name, the name is granted to the next waiters. Here
+	// r.Until is the limit for the Cancel: if the server receives it later, it does nothing.
 	Cancel(ctx context.Context, r AcquireRequest) error
 
 	// Release ends the lease with r.Token. In the same atomic step it grants the name to the next
-	// waiters: the first with an unexpired queue entry, as many as fit within the limit. It returns
-	// false if the token did not hold the name.
+	// waiters with unexpired queue entries, as many as fit within the limit. It returns false if the
+	// token did not hold the name.
 	//
 	// Without r.LastUse, a Release does nothing if the server receives it after r.Until: the token may
 	// be in use for a new lease.
@@ -122,9 +122,9 @@ type Store interface {
 	// and never restores an ended lease.
 	Extend(ctx context.Context, requests []ExtendRequest) []error
 
-	// Watch receives a client's events until ctx ends, and calls the function on for each event.
-	// Several goroutines can call on at the same time. Watch reconnects after a failure. After each
-	// connection, it passes EventConnected to on. Events are hints: a lost event only adds latency.
+	// Watch receives a client's events until ctx ends, and calls on(event) for each event. The calls
+	// can come from several goroutines at once. Watch reconnects after a failure. After it connects or
+	// reconnects, the first event is EventConnected. Events are hints: a lost event only adds latency.
 	// Watch returns before ctx ends only if the store never sends events.
 	//
 	// A store may send its own requests during a Watch, such as pings. The function busy reports

@@ -25,9 +25,9 @@ type Vote struct {
 	Ticket uint64 // the ticket of the queue entry; all nodes serve smaller tickets first
 	Fence  uint64 // the node grants this fence or a larger fence
 
-	// RecoveryWindow is the time after a node starts without its data in which it must not grant the
-	// name: it may have lost a lease. In this time, Acquire returns an UnavailableError with Refused
-	// and a RecoveringError, unless the token already holds the name.
+	// RecoveryWindow is how long a new or restarted node must not grant the name: it may have lost a
+	// lease. During this time, Acquire returns an UnavailableError with Refused and a RecoveringError,
+	// unless the token already holds the name.
 	RecoveryWindow time.Duration
 
 	// Relinquish is for an Acquire with Queue whose token holds the name. If a request with a smaller

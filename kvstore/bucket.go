@@ -32,14 +32,14 @@ type Bucket interface {
 	// late Swap could erase a valid lease.
 	Swap(ctx context.Context, key string, value []byte, revision uint64) error
 
-	// Watch calls the function on when it begins to watch the key, and soon after each later change to
-	// the key. A single call of on can report several changes. Watch returns when ctx ends, or with an
-	// error after it lost its connection; then the store calls Watch again. The calls of on are hints:
-	// a lost call costs only latency. But if the first call is missing, the store detects each grant
-	// to a waiter only by polling.
+	// Watch calls on() when it begins to watch the key, and soon after each later change to the key. A
+	// single call can report several changes. Watch returns when ctx ends, or with an error after it
+	// lost its connection; then the store calls Watch again. The calls are hints: a lost call costs
+	// only latency. But if the first call is missing, the store detects each grant to a waiter only by
+	// polling.
 	Watch(ctx context.Context, key string, on func()) error
 
-	// List calls the function on for each key that begins with prefix, from a single goroutine.
+	// List calls on(key) for each key that begins with prefix, from a single goroutine.
 	List(ctx context.Context, prefix string, on func(key string)) error
 
 	// Now returns the time of the service's clock, with a resolution of 1 ms or better. Leases expire

@@ -14,9 +14,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Extend implements driver.Store. A script call extends up to a hundred locks: on a cluster only
-// locks in the same slot, and behind a proxy only locks with the same hash tag. All calls run
-// concurrently.
+// Extend implements driver.Store. A script call extends up to a hundred locks. On a cluster they
+// are in the same slot, and behind a proxy they have the same hash tag. All calls run concurrently.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	errs := make([]error, len(requests))
 	until := driver.DeadlineOf(ctx)

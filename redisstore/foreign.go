@@ -93,8 +93,8 @@ func (s *Store) recogniseString(state *driver.State, now int64) {
 // value is a string, it does not notify the other library's waiters.
 //
 // It deletes the key only if the lock is still the same as in seen. A Redisson lock must have the
-// same owner and the same reentrancy count. A string must have the same value. If the value is not
-// unique to the owner, such as "1", the expiry must also be the same.
+// same owner and the same count of reentrant locks. A string must have the same value. If the value
+// is not unique to the owner, such as "1", the expiry must also be the same.
 func (s *Store) RevokeForeign(ctx context.Context, name string, seen driver.Foreign) (did string, err error) {
 	const op = "revoke"
 	if err := s.check(name); err != nil {

@@ -61,8 +61,7 @@ func Prefix(prefix string) Option {
 
 // HiddenCluster declares that the server's address hides a cluster's nodes, as a cluster proxy's
 // address does. A script then uses only keys in the same slot, so names in different slots are
-// acquired one group after another. A client library's own cluster client does not need this
-// option.
+// acquired in separate steps. A client library's own cluster client does not need this option.
 func HiddenCluster() Option { return Option{func(s *settings) { s.format.Sharded = true }} }
 
 // SharedKeys declares that other libraries' clients lock the same keys, and poll until a key is
