@@ -25,9 +25,9 @@ type Config struct {
 	AcquireBuckets, HeldBuckets []float64
 
 	// NativeHistograms adds native histograms to dibs_acquire_seconds and dibs_held_seconds. Each has
-	// at most 100 buckets, and each bucket is up to 10 % wider than the previous. If Prometheus
-	// scrapes native histograms, it drops the buckets of AcquireBuckets and HeldBuckets, but
-	// grafana.json needs them. To keep them, set always_scrape_classic_histograms in Prometheus.
+	// at most 100 buckets, and a bucket is about 10 % wider than the previous. If Prometheus scrapes
+	// native histograms, it drops the buckets of AcquireBuckets and HeldBuckets, but grafana.json
+	// needs them. To keep them, set always_scrape_classic_histograms in Prometheus.
 	NativeHistograms bool
 
 	// TraceID returns the id of the trace in a call's context, or "" for none. The id becomes the
