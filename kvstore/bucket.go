@@ -57,8 +57,8 @@ type Value struct {
 // ErrConflict means that a key's revision differs from the revision passed to Swap.
 var ErrConflict = errors.New("the key has changed")
 
-// New returns a store in a bucket. The bucket stays the caller's. With nil, or a nil pointer, each
-// store call returns driver.ErrInvalid.
+// New returns a store in a bucket. The store never closes the bucket. With nil, or a nil pointer,
+// each store call returns driver.ErrInvalid.
 func New(b Bucket) *Store {
 	if driver.IsNil(b) {
 		return &Store{tables: noTables{"kvstore.New: the Bucket is nil"}, groups: eachAlone}
