@@ -10,16 +10,17 @@ import (
 	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
-// Attach returns a Lease for a lock that another process or call acquired, identified by its
-// handle. It extends the lease in the store by TTL, in a single request, then renews it. Attach
-// never shortens a lease. The new Lease has the handle's fences and the first owner's label. ctx
-// does not limit it.
+// Attach returns a Lease for a lock that another process or call acquired. The handle identifies
+// the lock by its names and owner token. Attach raises the lease's remaining time in the store to
+// TTL, in a single request; it never shortens a lease. The Client then renews the lease. The new
+// Lease has the handle's fences and the first owner's label. ctx limits only this call, not the
+// lease.
 //
 // Attach accepts the options TTL, Timeout, MaxHold, NoRenew and Observe, and returns ErrInvalid for
-// any other. It returns a *LostError if the lease ended, even if MinHold still reserves the name.
-// It returns ErrUnavailable if the store does not answer before ctx or the operation timeout ends.
-// After an ErrUnavailable the lease lasts as long as before or longer, and the caller can attach
-// again.
+// any other. It returns a *LostError if the lease ended, even if MinHold (a minimum time) still
+// keeps the name unavailable. It returns ErrUnavailable if the store does not answer before ctx or
+// the operation timeout ends. After an ErrUnavailable the lease lasts as long as before or longer,
+// and the caller can attach again.
 //
 // The two leases are independent: each renews the lock, and Unlock or Client.Close on either
 // releases it for both. The other lease detects the loss at its next renewal. To hand a lock over,
@@ -27,8 +28,9 @@ import (
 // cannot be detached. Detach also ends the first owner's MinHold: Unlock of the attached lease then
 // frees the name at once.
 //
-// A token identifies an owner. If the application used a chosen token again, for a newer lease on
-// the name, Attach attaches to the newer lease. Its fence is larger than the handle's.
+// Attach finds the lease by its token. If the application used the same OwnerToken for a newer
+// lease on the name, Attach attaches to the newer lease. The newer lease's fence in the store is
+// then larger than the handle's.
 func (c *Client) Attach(ctx context.Context, handle Handle, options ...Option) (*Lease, error) {
 	if err := c.check(); err != nil {
 		return nil, err

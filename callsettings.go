@@ -20,14 +20,14 @@ type CallSettings struct {
 	MinHold   time.Duration // zero: none
 	Attempts  int           // zero: the call queues
 	Label     string
-	Token     Token // empty: dibs makes one
+	Token     Token // empty: dibs generates a token
 	NoRenew   bool
 	Reentrant bool
-	Observed  bool // Observe was given to the call
+	Observed  bool // the option Observe was given to the call
 
-	// Closing is closed when the call must stop waiting, because the Client shuts down or closes. If
-	// the call's context carries a lease of this Client, or a fence from WithFence, the call may wait
-	// until Close: see Client.Shutdown.
+	// Closing is closed when the call must stop waiting, because Shutdown or Close of the Client
+	// began. A call under a lock may still wait during Shutdown, so its Closing is closed only by
+	// Close. The context of such a call carries a lease of this Client, or a fence from WithFence.
 	Closing <-chan struct{} `json:"-"`
 }
 

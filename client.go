@@ -18,8 +18,8 @@ import (
 )
 
 // A Client creates locks on a store and renews their leases. All its leases share a client
-// identity, which is part of their tokens. It is safe for concurrent use; a process should share a
-// single Client per store.
+// identity, which is part of their owner tokens. A Client is safe for concurrent use. A process
+// should use a single Client per store.
 //
 // A Client runs two goroutines, however many leases it holds: a scheduler for deadlines and
 // renewals, and a receiver for events from the store. Both start with the first lock and end with
@@ -108,11 +108,11 @@ func (c *Client) start() {
 // their owner should close them afterwards. A second Close returns nil, and so does Close on a nil
 // or zero Client.
 //
-// Close normally returns at once. It takes at most seven of the Client's operation timeouts,
-// however many leases it holds. It returns an error if it could not release all leases in this
-// time; the rest expire in the store.
+// Close normally returns at once. It takes at most seven times the Timeout given to New (default 1
+// s), however many leases the Client holds. Close returns an error if it could not release all
+// leases in this time; the other leases expire in the store.
 //
-// A hook can call Close. Close then waits an operation timeout for that hook before returning.
+// A hook can call Close. Close then takes one Timeout longer, because it waits for that hook.
 func (c *Client) Close() error {
 	if c.check() != nil || !c.work.Close() {
 		return nil

@@ -7,14 +7,14 @@ import (
 
 // A DoError is the error returned by Do, Call, Wrap, WrapCall and Once.Do. It reports whether the
 // function ran, and separates the function's error from the lock's. errors.Is and errors.As find
-// both.
+// both errors.
 //
 // If a Do runs inside another Do, errors.As finds the outer DoError first.
 type DoError struct {
 	Name string // the lock's name; the first for several names; empty without a lock
 	Ran  bool   // the function was called
 	Work error  // the function's error; nil if it did not run, or succeeded
-	Lock error  // if Ran is false, why there is no lease; otherwise a loss, a failed Yield or a failed release; or nil
+	Lock error  // if Ran is false: why there is no lease; otherwise: a loss, a failed Yield, a failed release, or nil
 }
 
 // Error returns the text of Work, of Lock, or of both. If Work wraps Lock, it returns Work's text.

@@ -13,10 +13,10 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// An Election makes one of many processes the leader. It is a Mutex whose holder keeps it while the
-// other candidates wait. A term is a lease, and its number is the lease's fence. Each Election
-// value is a candidate: Resign ends only a term acquired with the same value. It is safe for
-// concurrent use.
+// An Election makes one of many processes the leader. An Election is a Mutex: the leader holds it,
+// and the other candidates wait for it. A term is the leader's lease, and the term's number is the
+// lease's fence. Each Election value is a candidate: Resign ends only a term acquired with the same
+// Election. An Election is safe for concurrent use.
 type Election struct {
 	c        *Client
 	name     string
@@ -36,14 +36,15 @@ type Leader struct {
 // Election returns the election with this name. It does no I/O. With an invalid name or option, the
 // Election's methods return ErrInvalid.
 //
-// The Client's Wait and Attempts do not apply to elections: a candidate waits until its context
-// ends. Give these options to Election, Campaign or Run instead.
+// A candidate waits until its context ends. The options Wait and Attempts given to New do not
+// apply: give them to Election, Campaign or Run instead.
 func (c *Client) Election(name string, options ...Option) *Election {
 	return &Election{c: c, name: name, settings: c.settings(nil).withoutLimit().with(atLock, options)}
 }
 
-// Campaign waits until this process is the leader, and returns the term. Unlock resigns: the next
-// candidate leads at once. Errors and limits are those of Mutex.Lock.
+// Campaign waits until this process is the leader, and returns its term, which is a lease. To
+// resign, call Unlock on the term: the next candidate then leads at once. Errors and limits are
+// those of Mutex.Lock.
 func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, error) {
 	lease, err := e.c.acquire(ctx, exclusive(KindElection, e.name), e.settings.with(atCall, options))
 	if err == nil && lease == &lease.l.first { // otherwise the call reentered a lease
@@ -58,14 +59,15 @@ func (e *Election) Campaign(ctx context.Context, options ...Option) (*Lease, err
 // fn returns. Fence(ctx) returns the term's number.
 //
 // After a lost or resigned term, Run waits 50 ms and campaigns again, behind the other candidates.
-// It also repeats a campaign that failed because the store was unavailable or Wait passed. It then
-// calls the hook TermFailed, and its pauses grow to 5 s. Run returns
+// If a campaign fails because the store is unavailable or Wait passed, Run calls the hook
+// TermFailed and campaigns again. After repeated failures its pauses grow to 5 s. Run returns
 //
 //   - nil when ctx ends or the Client shuts down, after fn returned,
 //   - nil when fn returns nil in a term neither lost nor resigned,
-//   - fn's error, unless the term or ctx ended and the error only reports this,
+//   - fn's error, unless the term or ctx ended and fn only reports this, for example with
+//     context.Canceled,
 //   - the error of a failed release, together with fn's error,
-//   - ErrInvalid, ErrWrongType, ErrReentrant or ErrClosed at once.
+//   - ErrInvalid, ErrWrongType, ErrReentrant or ErrClosed from a campaign, at once.
 func (e *Election) Run(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	const shortest, longest = 50 * time.Millisecond, 5 * time.Second
 	switch {
@@ -178,9 +180,10 @@ func (e *Election) callTermFailed(ctx context.Context, err error, retryIn time.D
 	})
 }
 
-// Resign ends the contexts of this value's current term, with cause ErrResigned. The next candidate
-// leads when the work returns; Resign does not wait for it. Resign reports whether there was a
-// term, acquired by Campaign or Run on this value.
+// Resign ends the contexts of the current term, if Campaign or Run on this Election acquired it.
+// Their cause is ErrResigned. The next candidate leads after Run's function returns, or after
+// Unlock of Campaign's lease; Resign waits for neither. Resign reports whether there was such a
+// term.
 func (e *Election) Resign() bool {
 	if e.c.check() != nil {
 		return false

@@ -32,14 +32,14 @@ var ErrResigned = errors.New("dibs: resigned")
 // and the context's cause if a context ended the wait.
 //
 // Its message shows only a short form of the holder's token: host:pid:label, or the quoted
-// beginning of another library's value. A process with the whole token can act as its owner, and
-// messages end in logs.
+// beginning of another library's value. Messages often end in logs, and a process with the whole
+// token can act as the lease's owner.
 type BusyError struct {
 	Name      string
 	Holder    Token         // the last known holder; may be empty
 	Reserved  bool          // the holder released its lease; MinHold keeps the name unavailable
-	Remaining time.Duration // time until the lease expires if not renewed, at the store's last reply
-	Ahead     int           // waiters ahead of this one when it queued
+	Remaining time.Duration // until the holder's lease expires if not renewed, as in the store's last reply
+	Ahead     int           // waiters ahead of this call when it joined the queue
 	Cause     error         // why the wait ended, if a context ended it
 
 	NeverExpires bool // the holder is another library's lock, which lasts until released; Remaining is zero
@@ -81,14 +81,14 @@ func (e *BusyError) heldBy() string {
 // Unwrap makes errors.Is find ErrBusy and the cause.
 func (e *BusyError) Unwrap() []error { return joined(ErrBusy, e.Cause) }
 
-// A Reason says why a lease ended before its Unlock. It is a single word, for metric labels and log
-// fields.
+// A Reason says why a lease ended before its Unlock. Each Reason is a single word, for metric
+// labels and log fields.
 type Reason string
 
 // Reasons in a LostError.
 const (
 	ReasonExpired Reason = "expired"  // not renewed in time
-	ReasonMissing Reason = "missing"  // not in the store any more: released elsewhere, deleted, or lost
+	ReasonMissing Reason = "missing"  // not in the store any more: released by another owner, deleted, or lost by the store
 	ReasonRevoked Reason = "revoked"  // an operator released it
 	ReasonMaxHold Reason = "max_hold" // MaxHold passed
 	ReasonClosed  Reason = "closed"   // Client.Close released it
@@ -96,7 +96,7 @@ const (
 
 // A LostError means that a lease ended before its Unlock. errors.Is finds ErrLost and the cause.
 type LostError struct {
-	Name    string // for several names, a lost name or the first
+	Name    string // for several names: the lost name, or the first name if unknown
 	Token   Token
 	Reason  Reason
 	Message string // the reason given to Revoke; may be empty

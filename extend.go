@@ -11,9 +11,9 @@ import (
 )
 
 // Extend sets the lease's remaining time to at least d, and uses d as the TTL for later renewals.
-// So d should be the TTL that the lease needs from now on. It is from 10 ms to 24 h; any other
-// value is ErrInvalid. Extend never shortens a lease and never restores a lost lease. MinHold still
-// applies, whatever d is.
+// So d should be the TTL that the lease needs from now on. d is from 10 ms to 24 h; any other value
+// is ErrInvalid. Extend never shortens a lease and never restores a lost lease. MinHold (the
+// shortest time the name stays unavailable) still applies, whatever d is.
 //
 // Extend returns ErrLost or ErrReleased if the lease ended. It returns ErrUnavailable if the
 // outcome is unknown when ctx or the operation timeout ends: the lease then lasts as long as before

@@ -8,12 +8,13 @@ import (
 )
 
 // WithFence returns a context from which Fence, and FenceOf for this name, return the given fence.
-// It is for code that passes a fence on: a server that received the fence with a request, or a
-// package such as cohort. It hides the outer context's lease from Fence, and from FenceOf for this
-// name only. An inner lease or WithFence hides this fence in turn.
+// It is for code that passes a fence on, such as a server that received the fence with a request.
+// If ctx carries a lease, Fence no longer finds that lease in the new context. FenceOf still finds
+// it for other names. An inner lease or WithFence hides this fence in the same way.
 //
-// The context carries no lease. Database guards and ReleaseIn return ErrInvalid, even if an outer
-// context carries a lease, because the caller means the innermost lock.
+// The new context carries a fence, but no lease. Functions that need a lease, such as the Guard and
+// ReleaseIn of the database stores, therefore return ErrInvalid. They do so even if ctx carries a
+// lease, because the caller means the innermost lock.
 func WithFence(ctx context.Context, name string, fence uint64) context.Context {
 	return &carriedFence{ctx, name, fence}
 }
@@ -36,17 +37,19 @@ func (c *carriedFence) Value(key any) any {
 // HeldLeases returns the leases to package guard.
 func (c *carriedFence) HeldLeases(leasekey.Key) []guard.Lease { return nil }
 
-// Fence returns the fence for the innermost lease that ctx carries. Such contexts come from Do,
-// Lease.Context, WithLease and WithFence. Fence does no I/O.
+// Fence returns the fence (fencing token) of the innermost lease that ctx carries. The context of
+// Do's function carries the lease, and so do those of Lease.Context and WithLease. A context from
+// WithFence carries only a fence. Fence does no I/O.
 //
-// Fence only returns a number that a resource can compare. It returns ErrInvalid if
+// Fence only returns a number that a resource can compare with the number in an earlier write.
+// Fence returns ErrInvalid if
 //
 //   - ctx carries no lease, such as the outer context inside Do's function,
-//   - the lease is shared, such as a reader's lease or a lease on a few permits: several holders
-//     are valid at once,
+//   - the lease is shared, such as a reader's lease or some of a semaphore's permits: several
+//     holders are valid at once,
 //   - the lease holds several names, each with its own fence: use FenceOf,
-//   - the fence is unknown: the lease is attached by a Handle without its fence, or WithFence was
-//     called with zero.
+//   - the fence is unknown: Attach received a Handle without a fence, or WithFence was called with
+//     zero.
 //
 // If the lease ended, Fence returns ErrLost or ErrReleased.
 func Fence(ctx context.Context) (uint64, error) {
@@ -63,8 +66,8 @@ func Fence(ctx context.Context) (uint64, error) {
 	return 0, invalid("fence: the context carries no lease: pass on the context that Do gives to its function, or Lease.Context")
 }
 
-// FenceOf returns the fence for a name, from the innermost lease or WithFence on this name that ctx
-// carries. It returns ErrInvalid if there is none. Its other errors are those of Fence.
+// FenceOf returns the fence for a name, from the innermost lease or WithFence on this name in ctx.
+// If ctx carries neither, FenceOf returns ErrInvalid. Other errors are those of Fence.
 func FenceOf(ctx context.Context, name string) (uint64, error) {
 	lease, fence := findCarried(ctx, name)
 	switch {

@@ -22,7 +22,8 @@ import (
 // store does not answer before ctx or the operation timeout ends: then no fence is reserved.
 //
 // A fence is roughly the time in µs. If fences are reserved faster than one per µs, they run ahead
-// of the store's clock. Until the clock catches up, a failover that loses them can repeat them.
+// of the store's clock. If the server then fails over to a replica without these fences, it can
+// issue them again, until the clock catches up.
 func (handle *Lease) ReserveFences(ctx context.Context, n int) (first uint64, err error) {
 	if handle.isZero() {
 		return 0, errNoLease

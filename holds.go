@@ -10,7 +10,7 @@ import (
 // Client of the store. ctx should be, or derive from, a context of Do, Lease.Context or WithLease.
 //
 // Holds returns ErrInvalid if ctx carries no such lease. If the lease ended, it returns ErrLost or
-// ErrReleased. Like Lease.Err it compares the clock, and does no I/O.
+// ErrReleased. Holds does no I/O: like Lease.Err, it compares the clock with the lease's deadline.
 func (c *Client) Holds(ctx context.Context, name string) error {
 	if err := c.check(); err != nil {
 		return err

@@ -6,18 +6,19 @@ import (
 )
 
 // Hooks are functions the Client calls on events, for logs, metrics and traces. Each can be nil.
-// Hooks at several levels add up: the Client's run first, then the lock's, then the call's.
+// Hooks given to New, to a lock and to a call add up, and run in this order.
 //
 // Each AcquireStart is followed by an AcquireEnd, with Queued in between if the call joins a wait
 // queue. After an AcquireEnd without an error there is a lease, whose last event is Lost or
-// Released. A lease from Client.Attach only causes Lost or Released.
+// Released. A lease from Client.Attach causes neither AcquireStart nor AcquireEnd, but its last
+// event is also Lost or Released.
 //
 // No hook is called for a call that the Client rejects with ErrInvalid or ErrReentrant, or that
-// uses a lease again (see Reentrant). If the store rejects the call, for example its name, both
-// hooks are called, and AcquireEnd contains the error.
+// uses a lease again (see Reentrant). If the store rejects the call, for example its name,
+// AcquireStart and AcquireEnd are called, and the event AcquireEnd contains the error.
 //
-// The contexts carry the values of the call's context, and never end. Only AcquireStart receives
-// the call's context itself.
+// AcquireStart receives the call's context itself. The contexts of the other hooks carry its
+// values, but never end.
 //
 // No mutex is held while a hook runs, and renewals do not wait for it. So a hook can call the
 // Client, including Close. AcquireStart, AcquireEnd, Released and TermFailed run in their call's
@@ -25,18 +26,20 @@ import (
 // call waits for it before returning. All other hooks run one after another, in the order of the
 // events, in a goroutine that exists only while hooks are queued.
 //
-// A slow hook can delay its call and other hooks, but nothing more. The queue is bounded:
-// RenewFailed is queued once per lease, and while 10,000 events wait, only Lost is added. Close
-// waits one operation timeout for hooks. Hooks still queued then run after Close returned.
+// A slow hook can delay its call and other hooks, but nothing more. The queue of hooks is bounded.
+// It contains at most one RenewFailed per lease. While 10,000 events wait, new events except Lost
+// are dropped. Close waits at most one operation timeout for queued hooks; the remaining hooks run
+// after Close returned.
 //
-// A hook that panics or calls runtime.Goexit leaves no lease behind. In a call's goroutine, the
-// panic reaches the caller. If an AcquireEnd hook does not return, the lease is unlocked, because
-// no caller receives it. In another goroutine, the panic ends the program, as any such panic does.
+// A hook that panics or calls runtime.Goexit leaves no lease behind. If AcquireEnd panics or exits,
+// the lease is unlocked, because no caller receives it. In a call's goroutine, the panic reaches
+// the caller. In another goroutine, the panic ends the program, as any such panic does.
 type Hooks struct {
 	// AcquireStart returns the context for the rest of the call, for example with a span. Nil means
-	// ctx. Its values are visible to the store's client and to the hooks below, also in background
-	// requests such as a cancel. They are not visible to renewals, which serve many leases, nor to
-	// Do's function and Lease.Context.
+	// ctx. Its values are visible to the Redis or database client and to the hooks below, also in
+	// background requests, for example after a cancelled call. Renewals do not receive these
+	// values, because a renewal serves many leases. Do's function and Lease.Context do not receive
+	// them either.
 	AcquireStart func(ctx context.Context, e AcquireStart) context.Context
 	Queued       func(ctx context.Context, e Queued)
 	AcquireEnd   func(ctx context.Context, e AcquireEnd)
@@ -81,7 +84,7 @@ type AcquireStart struct {
 type Queued struct {
 	LockInfo
 	Holder   Token  // a holder; may be empty
-	Position int    // 1 is served next; 101 may mean more (MariaDB, MySQL)
+	Position int    // 1 is served next; on MariaDB and MySQL, 101 means 101 or more
 	Ticket   uint64 // waiters with a smaller ticket are served first
 
 	Reserved     bool          // the holder released its lease; MinHold keeps the name unavailable
@@ -100,13 +103,14 @@ type AcquireEnd struct {
 	Fence uint64
 
 	// FirstFence is the lease's smallest fence: all fences from FirstFence to Fence belong to the
-	// lease. They differ only after a hand-off that granted several fences. The fences that
-	// Lease.ReserveFences returns later are larger than Fence.
+	// lease. A hand-off (a release that grants the lock to the next waiter) can grant several
+	// fences at once; otherwise FirstFence equals Fence. The fences that Lease.ReserveFences
+	// returns later are larger than Fence.
 	FirstFence uint64
 
 	TTL      time.Duration // how long the store keeps the lease without a renewal
-	Notified bool          // the lease came from a notified hand-off; on a cluster, in at least one slot
-	Handoff  time.Duration // time since the hand-off was requested; zero if unknown
+	Notified bool          // a hand-off's notification granted the lease; for names in several cluster slots, some of them
+	Handoff  time.Duration // from the hand-off to the arrival of its notification; zero if unknown
 }
 
 // Renewed is the event for a batch of leases renewed in a single store call.
@@ -114,11 +118,12 @@ type Renewed struct {
 	Client   string // see LockInfo
 	Leases   int    // leases in the batch
 	Took     time.Duration
-	Headroom float64 // smallest fraction of its TTL that any renewed lease had left: normally about 0.66; 0 is a loss
+	Headroom float64 // remaining time divided by TTL, for the lease with the least: normally about 0.66; 0 is a loss
 }
 
-// RenewFailed is the event for a renewal with an unknown outcome. It repeats until the deadline. It
-// is dropped if the lease was renewed, or ended, before the hook could be called.
+// RenewFailed is the event for a renewal with an unknown outcome. It repeats, with each attempt to
+// renew, until the lease's deadline. If the lease was renewed or ended before the hook could be
+// called, the event is dropped.
 type RenewFailed struct {
 	LockInfo
 	Left time.Duration // until the lease is lost
@@ -144,8 +149,8 @@ type Released struct {
 }
 
 // Degraded is the event for a store that cannot notify waiters at the moment, so they poll. The
-// hook is called once at the start, with the reason in Err. It is called again with a nil Err at
-// the end, or when the Client ends.
+// hook is called when this state begins, with the reason in Err. It is called again with a nil Err
+// when the state or the Client ends.
 type Degraded struct {
 	Client string // see LockInfo
 	Err    error

@@ -25,10 +25,11 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	return stateOf(state), public(err)
 }
 
-// Check returns nil if the store answers, and ErrClosed after Close. It is for readiness probes: it
-// changes nothing, and takes at most one Timeout. Check inspects the name dibs:check. If the store
-// cannot inspect names, Check extends a nonexistent lease instead. If an option given to New is
-// invalid, Check returns ErrInvalid and sends nothing.
+// Check returns nil if the store answers, otherwise ErrUnavailable, and ErrClosed after Close. It
+// is for readiness probes: it changes nothing, and takes at most the Client's operation timeout.
+// Check inspects the name dibs:check. If the store cannot inspect names, Check extends a
+// nonexistent lease instead. If an option given to New is invalid, Check returns ErrInvalid and
+// sends nothing.
 func (c *Client) Check(ctx context.Context) error {
 	const name = "dibs:check"
 	switch err := c.check(); {
@@ -62,10 +63,11 @@ const listBatch = 500
 //
 // The glob can contain *, ?, [a-z], and \ to quote these characters. List inspects up to 500 names
 // together, and each such step takes at most one operation timeout. The states are from different
-// moments. State.Fence may be zero: Inspect returns it.
+// moments. In the list, State.Fence may be zero although the name has a fence: Inspect returns it.
 //
 // Other libraries' locks are also listed, with State.Foreign. A name that the store's user may not
-// read is listed with State.Err. List skips keys with other data. An error ends the list.
+// read is listed with State.Err. List skips keys with other data. If List yields an error, the list
+// ends.
 func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
 		if err := c.check(); err != nil {
@@ -108,15 +110,17 @@ func (c *Client) inspectAll(ctx context.Context, names []string) ([]driver.State
 // Revoke ends the lease of a holder returned by Inspect, and grants the name to the next waiter.
 // The holder receives reason in LostError.Message. reason is a line of at most 256 bytes, or empty.
 //
-// The holder's fence identifies the lease; if it is zero, the holder's token does. So an operator
-// can pass Holder{Fence: fence} with a fence from a log. Revoke never ends a newer lease. It
-// returns false, and changes nothing, if the store has no such lease. It also returns false for a
-// holder without a fence whose token does not identify its client, such as another library's token.
-// It takes at most the Client's operation timeout.
+// The holder's fence identifies the lease. So an operator can pass Holder{Fence: fence} with a
+// fence from a log. If the fence is zero, the holder's token identifies the lease. The token must
+// then contain its client's identity, as a token made by dibs does. For any other token, such as
+// another library's, Revoke returns false.
 //
-// The holder's context ends with ErrLost and ReasonRevoked when the notification arrives. The next
-// waiter holds the lock at once, while the old holder's work may still run: only the fence stops
-// its writes.
+// Revoke never ends a newer lease. If the store has no such lease, Revoke returns false and changes
+// nothing. It takes at most the Client's operation timeout.
+//
+// The next waiter holds the lock at once. The revoked holder's context ends with ErrLost and
+// ReasonRevoked when the notification arrives, so its work may still run for a moment. Only a
+// resource that compares fences rejects its writes in this time.
 func (c *Client) Revoke(ctx context.Context, name string, holder Holder, reason string) (bool, error) {
 	if err := c.checkInspect(name); err != nil {
 		return false, err

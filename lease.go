@@ -15,13 +15,14 @@ import (
 // concurrent use.
 //
 // The Client renews the lease until Unlock, unless NoRenew or MaxHold is set. A lease not renewed
-// in time is lost. The holder knows first: Err reports the loss, and Context ends, before the store
-// can grant the name to anyone else.
+// in time is lost. Before the store can then grant the name to another owner, Err already reports
+// the loss and Context has ended.
 //
 // A nil or zero Lease holds nothing: its methods return ErrInvalid or zero values, and its Context
 // is already ended.
 //
-// LeaseOf returns a Do's lease, which only Do releases: its Unlock and Detach return ErrInvalid.
+// Only Do releases a lease that Do acquired: Unlock and Detach of this lease, as returned by
+// LeaseOf, return ErrInvalid.
 type Lease struct {
 	l    *lease
 	work *carriedLease // for a Do's lease, which Yield can replace; otherwise nil
@@ -79,9 +80,10 @@ func (handle *Lease) Name() string {
 }
 
 // Fence returns the lease's fence, its fencing token. It is larger than the fences of all earlier
-// leases on the name. A resource should reject a write with a fence smaller than the largest seen.
-// It is then safe from holders that have not detected their loss. Fences are not consecutive. They
-// are roughly the time in µs since 1970, and fit in a signed 64-bit column.
+// leases on the name. A resource, such as a database, should reject a write with a fence smaller
+// than the largest fence it has seen. The resource then rejects writes by holders that have not
+// detected their loss. Fences are not consecutive. They are roughly the time in µs since 1970, and
+// fit in a signed 64-bit column.
 //
 // An attached lease returns its handle's fence, which is zero after NewHandle. For several names
 // use FenceOf.
@@ -132,9 +134,9 @@ func (handle *Lease) Deadline() time.Time {
 }
 
 // Err returns nil while the lease is held, ErrReleased after its Unlock, and a *LostError after a
-// loss. It does no I/O. It compares the clock itself, so it is correct even right after the process
-// was stopped. The holder should call it just before a write that must not come late. Only the
-// fence can stop a write already in progress.
+// loss. Err does no I/O. It compares the clock with the lease's deadline, so it is correct even
+// right after a pause of the process. The holder should call it just before a write that must not
+// come late. A write already in progress can only be rejected by its fence.
 func (handle *Lease) Err() error {
 	if handle.isZero() {
 		return errNoLease

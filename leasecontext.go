@@ -8,7 +8,8 @@ import (
 
 // Context returns a context that ends with the lease, with cause ErrLost after a loss. Calls under
 // the lock should use it. It carries the values of Lock's context, but not its deadline or
-// cancellation, which limit only the wait. To end with another context as well, use WithLease.
+// cancellation, which limit only the wait. WithLease returns a context that also ends with another
+// context.
 //
 // For a Do's lease, Context returns the context of Do's function.
 func (handle *Lease) Context() context.Context {
@@ -54,13 +55,14 @@ func (handle *Lease) ownContext() *carriedLease {
 	return own
 }
 
-// WithLease returns a context that carries the lease and ends with ctx or the lease. The cause is
-// ErrLost if the lease was lost, or ctx's cause if ctx ended. Fence, LeaseOf, Client.Holds and
-// database guards find the lease in it. The lease stays held when the context ends.
+// WithLease returns a context that carries the lease. Fence, LeaseOf, Client.Holds and the database
+// stores' Guard find the lease in it. The context ends when ctx or the lease ends. Its cause is
+// ErrLost if the lease was lost, or ctx's cause if ctx ended. The end of the context does not
+// release the lease.
 //
-// If the lease is nil or ended, the context is already ended. A context for a Do's lease survives
-// Lease.Yield. The caller must call cancel after the work, because until then the lease refers to
-// the context. cancel can be called repeatedly.
+// If the lease is nil or ended, the context is already ended. A context for Do's lease stays valid
+// after Lease.Yield, and then carries the new lease. The caller must call cancel after the work;
+// otherwise the context stays in memory until the lease ends. cancel can be called repeatedly.
 func WithLease(ctx context.Context, lease *Lease) (withLease context.Context, cancel context.CancelFunc) {
 	if lease.isZero() {
 		ended, cancel := context.WithCancelCause(ctx)
@@ -85,8 +87,9 @@ func WithLease(ctx context.Context, lease *Lease) (withLease context.Context, ca
 // or derive from, a context of Do, Lease.Context or WithLease. LeaseOf does no I/O. It returns
 // ErrInvalid if ctx carries no lease on the name.
 //
-// A Do's lease can be extended, yielded and watched. Only Do releases it. After Lease.Yield it
-// refers to the new lease.
+// If Do acquired the lease, only Do releases it: Unlock and Detach return ErrInvalid. The other
+// methods, such as Extend, Yield and Wanted, can be called. After Yield, which releases and
+// acquires the lock again, the *Lease refers to the new lease.
 func LeaseOf(ctx context.Context, name string) (*Lease, error) {
 	lease, fence := findCarried(ctx, name)
 	switch {

@@ -11,7 +11,8 @@ import (
 // and is safe for concurrent use.
 //
 // MultiMutexes with common names never deadlock, whatever the order of their names. A waiting
-// MultiMutex is in the wait queue of each name.
+// MultiMutex is in the wait queue of each name; on a cluster, of each name in the slot it waits
+// for.
 type MultiMutex struct {
 	c        *Client
 	names    []string
@@ -23,8 +24,9 @@ type MultiMutex struct {
 //
 // If the store can acquire all names in one step (memory, a single Redis server, a cluster's hash
 // slot), a waiting MultiMutex holds none of them. A process crash then leaves only queue entries.
-// On a cluster, the names in several slots are acquired slot by slot, in the same order for all
-// clients. If the rest cannot be acquired, they are released.
+// If the names are in several slots of a cluster, they are acquired slot by slot, in the same order
+// for all clients. While the call waits for a slot, it holds the names in the earlier slots. If the
+// call fails, it releases these names.
 func (c *Client) All(names []string, options ...Option) *MultiMutex {
 	names = slices.Clone(names)
 	slices.Sort(names)

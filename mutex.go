@@ -67,8 +67,8 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error, opti
 
 // Locker returns the mutex as a sync.Locker, for code that requires this interface. A Locker cannot
 // return errors: Lock panics with any error, such as ErrBusy after ctx ended. Unlock panics if the
-// lease was lost or the release failed. A Locker holds a single lease at a time. OwnerToken, an
-// option for a single call, makes Lock panic. New code should use Do.
+// lease was lost or the release failed. A Locker holds a single lease at a time. With OwnerToken,
+// which is for a single call, Lock panics. New code should use Do.
 func (m *Mutex) Locker(ctx context.Context, options ...Option) sync.Locker {
 	return &locker{m: m, ctx: ctx, options: options}
 }

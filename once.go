@@ -27,25 +27,28 @@ type Once struct {
 // interval every, even if the first run ends early, fails, or its process crashes. Once does no
 // I/O. With an invalid name or option, Do returns ErrInvalid.
 //
-// Once starts nothing by itself: each process should call Do by its own clock, such as a ticker or
-// a cron library. The interval must be longer than the differences between those clocks, and
-// shorter than the time between two runs. For an hourly job it should be 50 minutes: with an hour,
-// a run that starts slightly early is skipped. The interval is from 10 ms to 366 days; on a quorum,
-// at most the quorum's longest TTL.
+// Once starts nothing by itself: each process should call Do regularly, for example from a ticker
+// or a cron library. The interval must be longer than the differences between the processes'
+// clocks, and shorter than the time between two runs. For an hourly job it should be 50 minutes:
+// with an hour, a run that starts slightly early is skipped. The interval is from 10 ms to 366
+// days; on a quorum (several independent servers), at most the quorum's longest TTL.
 //
-// A job that runs longer than the interval keeps the name by renewal until it ends. MaxHold limits
-// the run, by ending the job's context. After a crash the name stays unavailable for the rest of
-// the interval, or of the TTL if longer.
+// If a job runs longer than the interval, the Client renews its lease until the job ends. So no
+// other run starts meanwhile. MaxHold limits the run: it ends the job's context. It must not be
+// shorter than the interval. After a crash the name stays unavailable for the rest of the interval,
+// or of the TTL if longer.
 //
 // The interval replaces MinHold: given to Once, MinHold is ErrInvalid, and given to New, it does
-// not apply. A failed run also uses up its interval: see [RetryFailed].
+// not apply. After a failed run, no other run starts within the interval either, unless
+// [RetryFailed] is given.
 func (c *Client) Once(name string, every time.Duration, options ...Option) *Once {
 	return &Once{c: c, name: name, every: every, settings: c.settings(options).ofOnce()}
 }
 
-// Do runs fn unless the job is running, or a run began within the interval. In both cases it does not
-// wait: it returns an error for which errors.Is finds ErrSkipped. It also finds an ErrSkipped that fn
-// returns; DoError.Ran is then true. Other errors, and fn's context and fence, are those of Mutex.Do.
+// Do runs fn unless the job is running, or a run began within the interval. In both cases it does
+// not wait: it returns an error for which errors.Is finds ErrSkipped. If fn itself returns
+// ErrSkipped, errors.Is also finds it, but DoError.Ran is true. Other errors, and fn's context and
+// fence, are those of Mutex.Do.
 func (o *Once) Do(ctx context.Context, fn func(ctx context.Context) error, options ...Option) error {
 	if fn == nil {
 		return errNotRun(o.name, errNoFunc)

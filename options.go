@@ -11,16 +11,16 @@ import (
 
 // An Option configures a lock. There are three levels, from the outermost to the nearest:
 //
-//   - New sets the defaults for all locks of the Client,
-//   - Client.Mutex and similar methods set it for a lock,
-//   - Lock, TryLock, Do and Call set it for a call.
+//   - an option given to New is the default for all locks of the Client,
+//   - an option given to Client.Mutex or a similar method applies to this lock,
+//   - an option given to Lock, TryLock, Do or Call applies to this call.
 //
-// The nearest level wins. Yield's options are nearer than Do's.
+// The nearest level wins. Options given to Lease.Yield are even nearer than those given to Do.
 //
-// An invalid value makes the call return ErrInvalid. So does an option without a meaning for the
-// lock or the call, such as Wait given to a Try call, or OwnerToken given to a lock. The error says
-// where the option has a meaning; docs/guide.md contains the whole table. A Client's default only
-// applies to locks for which it has a meaning.
+// A call returns ErrInvalid if a value is invalid. It also returns ErrInvalid if an option has no
+// meaning for the lock or the call, such as Wait for TryLock, or OwnerToken for a lock. The error
+// says where the option has a meaning; docs/guide.md contains the whole table. A default given to
+// New only applies to locks for which it has a meaning.
 //
 // An Option is a value: it can be copied, and used by concurrent calls. The zero Option has no
 // effect.
@@ -193,16 +193,16 @@ func (s *settings) set(o *Option) optionSet {
 // for this long. d is from 10 ms to 24 h; the default is 30 s. TTL does not limit the work while
 // renewal is on, which is the default.
 //
-// A lease from a hand-off starts with 5 s, or TTL if shorter. Its first renewal, within 2 s,
-// extends it to the whole TTL.
+// A lease from a hand-off (granted to a waiter by a release) starts with 5 s, or TTL if shorter.
+// Its first renewal, within 2 s, extends it to the whole TTL.
 func TTL(d time.Duration) Option { return Option{id: ttlOption, duration: d} }
 
-// Wait limits how long a call queues. By default it queues until its context ends. d is at least
-// 1 ms, because a shorter duration probably lacks its unit; zero tries once. Any other value is
-// ErrInvalid.
+// Wait limits how long a call queues. By default it queues until its context ends. d is at least 1
+// ms, because a shorter duration, such as Wait(5), probably lacks its unit; zero tries once. Any
+// other value is ErrInvalid.
 //
-// Wait replaces Attempts from an outer level. At the same level they are ErrInvalid. So is Wait
-// given to Once or to a Try call.
+// Wait replaces Attempts from an outer level (New or the lock). Wait and Attempts at the same level
+// are ErrInvalid. Wait given to Once or to a Try call is also ErrInvalid.
 func Wait(d time.Duration) Option { return Option{id: waitOption, duration: d} }
 
 // Timeout limits a store operation including its retries, whatever the Redis client's settings. d
@@ -220,26 +220,26 @@ func MaxHold(d time.Duration) Option { return Option{id: maxHoldOption, duration
 
 // MinHold keeps the name unavailable for at least d after the lock was acquired, even after an
 // earlier Unlock or a crash. It is for jobs that must not run twice on machines whose clocks
-// differ. d is from 1 ms to 24 h; zero, the default, means none. MinHold is ErrInvalid for Once,
-// whose interval replaces it, and for Yield.
+// differ. d is from 1 ms to 24 h; zero, the default, means none. MinHold given to Yield or to Once
+// is ErrInvalid: Once's interval replaces it.
 //
 // If MinHold is longer than the TTL, the lease starts with MinHold as its TTL. A lease from a
-// hand-off gets this TTL at its first renewal, within 2 s.
+// hand-off (granted to a waiter by a release) gets this TTL at its first renewal, within 2 s.
 func MinHold(d time.Duration) Option { return Option{id: minHoldOption, duration: d} }
 
 // Attempts tries n times, with a pause of every between the tries, and does not queue. So the first
 // try that finds the name free wins, however long others have tried. Callers that need a fair order
 // should use Wait instead. n is at least 1, and every is zero or at least 1 ms.
 //
-// Attempts replaces Wait from an outer level. At the same level they are ErrInvalid. So is Attempts
-// given to Once or to a Try call.
+// Attempts replaces a Wait from an outer level (New or the lock). Attempts and Wait at the same
+// level are ErrInvalid. Attempts given to Once or to a Try call is also ErrInvalid.
 func Attempts(n int, every time.Duration) Option {
 	return Option{id: attemptsOption, number: n, duration: every}
 }
 
-// Label sets a text that Inspect shows with the token, for operators. A leader can publish its
-// address in it. It should not contain a secret. text is at most 128 bytes of printable UTF-8
-// without spaces.
+// Label sets a text that Inspect shows with the token, for operators. For example, a leader can
+// publish its address as the label. A label should not contain a secret. text is at most 128 bytes
+// of printable UTF-8 without spaces.
 func Label(text string) Option { return Option{id: labelOption, text: text} }
 
 // Reentrant lets a call use the lease that its context already carries, if the lease holds
@@ -249,30 +249,31 @@ func Label(text string) Option { return Option{id: labelOption, text: text} }
 func Reentrant() Option { return Option{id: reentrantOption} }
 
 // OwnerToken sets the owner token for a call, such as a request ID, so another process can attach
-// to the lease. It is the owner's secret, not a fencing token: see Lease.Fence. All calls with the
-// same token on the same name are the same owner. So a token must be unique to a piece of work, and
-// should be hard to guess. It is 1 to 256 bytes of printable UTF-8 without spaces. OwnerToken is
-// for a single call: given to New, a lock, Wrap or a Locker, it is ErrInvalid.
+// to the lease. The token is the owner's secret, not a fencing token: see Lease.Fence. All calls
+// with the same token on the same name are the same owner. So a token must be unique to a piece of
+// work, and should be hard to guess. Its length is 1 to 256 bytes of printable UTF-8 without
+// spaces. OwnerToken is for a single call: given to New, a lock, Wrap or a Locker, it is
+// ErrInvalid.
 //
-// While a call or a lease of this Client uses a token on a name, another call with both returns
-// ErrReentrant. A lease uses its token until its last Unlock, even after a loss. The same token on
-// several names is allowed.
+// While a call or a lease of this Client uses a token on a name, another call with the same token
+// on this name returns ErrReentrant. A lease uses its token until its last Unlock, even after a
+// loss. The same token on several names is allowed.
 //
 // To retry its work after an error or after Unlock, the same Client can use the token again. The
 // new call first waits until the earlier call is cancelled in the store: at most two operation
-// timeouts plus 100 ms. If the wait takes longer, it returns ErrUnavailable. A different Client or
-// process must not use the token again until the TTL plus one second passed. Otherwise a late
-// request from the first could end its lease. To use a lease whose token dibs made, call Attach; do
-// not give that token here.
+// timeouts plus 100 ms. If the wait takes longer, the new call returns ErrUnavailable. A different
+// Client or process must not use the token again until the TTL plus one second passed. Otherwise a
+// late request from the first Client could end the new lease. To use a lease whose token dibs made,
+// call Attach; do not give its token to OwnerToken.
 func OwnerToken(token string) Option { return Option{id: ownerTokenOption, text: token} }
 
 // RetryFailed ends a Once's interval if its function returns an error or panics. The next Do in any
-// process then runs the job again at once. The lease must still be held, and its release must reach
-// the store. After a crash the interval remains.
+// process then runs the job again at once. The interval remains if the process crashes, the lease
+// is lost, or its release does not reach the store.
 //
-// Without RetryFailed, a failed run also uses up its interval, because most failing jobs would fail
-// in each process, one after another. Use it if the next attempt can succeed; the job should then
-// tolerate an incomplete earlier run. RetryFailed is for Once only, or a default given to New.
+// By default the interval also remains after a failed run, because most failing jobs would fail in
+// each process, one after another. Use RetryFailed if the next attempt can succeed; the job should
+// then tolerate an incomplete earlier run. RetryFailed is for Once only, or a default given to New.
 func RetryFailed() Option { return Option{id: retryFailedOption} }
 
 // Observe adds hooks, which run after the outer levels' hooks.

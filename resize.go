@@ -14,14 +14,16 @@ import (
 )
 
 // Downgrade makes an RWMutex's writer a reader; no other writer can hold the lock in between. The
-// readers at the head of the queue enter with it. The lease then has a new and larger fence, which
-// Lease.Fence returns from then on. A reader stays a reader.
+// store also grants the lock to the readers at the head of the queue. The lease then has a new and
+// larger fence, which Lease.Fence returns from then on. If the lease is already a reader's, it
+// stays a reader's.
 //
-// Downgrade returns ErrInvalid if the lease is not from an RWMutex, or is attached, ErrLost or
-// ErrReleased if it ended, and ErrReentrant if a nested call uses it. It returns ErrUnavailable if
-// the store does not answer before ctx or the operation timeout ends; the caller can then try
-// again. If the outcome is unknown, the lease is held for reading, although the store may keep
-// other readers out. Concurrent changes to a lease run one after another.
+// Downgrade returns ErrInvalid if the lease is attached or not from an RWMutex. It returns ErrLost
+// or ErrReleased if the lease ended, and ErrReentrant if a nested call (with Reentrant) uses it. It
+// returns ErrUnavailable if the store does not answer before ctx or the operation timeout ends; the
+// caller can then try again. If the outcome is unknown, the lease is held for reading, but the
+// store may still make other readers wait. Concurrent Downgrade and TryUpgrade calls on a lease run
+// one after another.
 func (handle *Lease) Downgrade(ctx context.Context) error {
 	busy, err := handle.resize(ctx, 1)
 	if err == nil && busy != nil {
@@ -31,12 +33,12 @@ func (handle *Lease) Downgrade(ctx context.Context) error {
 }
 
 // TryUpgrade makes an RWMutex's reader the writer if it is the only reader. Otherwise it returns
-// ErrBusy at once: two readers waiting for each other would wait forever. The upgrade goes before
-// the waiters, because nobody can have written since this reader began. The lease then has a new
-// and larger fence. A writer stays a writer.
+// ErrBusy at once: two readers waiting for each other would wait forever. The upgrade does not wait
+// behind the queue, because nobody can have written since this reader began. The lease then has a
+// new and larger fence. If the lease is already a writer's, it stays a writer's.
 //
 // After any error except ErrLost and ErrReleased, the lease is still held for reading. After
-// ErrUnavailable the store may keep other readers out until Unlock, Downgrade or another
+// ErrUnavailable the store may make other readers wait until Unlock, Downgrade or another
 // TryUpgrade. Other errors are those of Downgrade.
 func (handle *Lease) TryUpgrade(ctx context.Context) error {
 	busy, err := handle.resize(ctx, driver.Unlimited)

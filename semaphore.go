@@ -15,9 +15,9 @@ type Semaphore struct {
 // Semaphore returns the semaphore with this name and this many permits, from 1 to 2^31-1. It does
 // no I/O. With an invalid name, number or option, its locks' methods return ErrInvalid.
 //
-// Each call uses its own number of permits, so all processes should use the same number. While a
-// deployment changes the number, old and new processes count the same held permits, and each
-// compares them with its own number. So the held permits never exceed the larger number.
+// The store records the held permits, but not the semaphore's number of permits. Each process
+// compares the held permits with its own number, so all processes should use the same number. While
+// a deployment changes the number, the held permits never exceed the larger number.
 func (c *Client) Semaphore(name string, permits int, options ...Option) *Semaphore {
 	return &Semaphore{c: c, name: name, permits: permits, settings: c.settings(options)}
 }

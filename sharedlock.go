@@ -10,8 +10,8 @@ import (
 // Semaphore. Each holder has its own lease, which expires if its process crashes. The value holds
 // no state, and is safe for concurrent use.
 //
-// Fences also grow in shared leases. But a resource must not reject their smaller fences, because
-// several holders are valid at the same time.
+// Each shared lease has a fence larger than all earlier fences. But a resource must not reject a
+// holder's smaller fence, because several holders are valid at the same time.
 type SharedLock struct {
 	c             *Client
 	name          string

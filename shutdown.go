@@ -17,11 +17,11 @@ import (
 //
 // If ctx ends first, Shutdown closes the Client at once, as Close does, and the remaining leases
 // are lost. The error then contains ctx's cause and Close's error. Shutdown also waits for leases
-// from Attach. Detach ends a lease that another owner keeps.
+// from Attach. If another owner keeps such a lock, call Lease.Detach to end this Client's lease.
 //
-// A program should call Shutdown after shutting down the server that starts the work. Called under
-// a lock of the Client, or in its hook AcquireEnd, Shutdown waits for itself until ctx ends. It can
-// be called at any time, also concurrently, repeatedly and after Close.
+// A program should call Shutdown after shutting down the server that starts the work. Do not call
+// Shutdown under a lock of the Client or in its hook AcquireEnd: it then waits for its own caller
+// until ctx ends. It can be called at any time, also concurrently, repeatedly and after Close.
 func (c *Client) Shutdown(ctx context.Context) error {
 	if c.check() != nil {
 		return nil

@@ -13,7 +13,7 @@ type State struct {
 	Holding int      // the number of all holders
 	Waiters []Waiter // the first 100, in service order
 	Waiting int      // the number of all waiters
-	Fence   uint64   // no fence granted on this name is larger; zero if unknown, as from List
+	Fence   uint64   // at least the largest fence granted on this name; zero if unknown, as from List
 
 	Foreign *Foreign    // set if the lock key holds a value dibs did not write
 	Nodes   []NodeState // on a quorum: each node's state, in node order
@@ -47,7 +47,7 @@ type Waiter struct {
 	Token     Token
 	Label     string
 	Kind      Kind // empty if unknown
-	Exclusive bool // it wants the name without other holders
+	Exclusive bool // the request allows no other holder
 	Weight    int  // requested share of Limit
 	Limit     int
 	Waited    time.Duration
@@ -67,7 +67,7 @@ type Foreign struct {
 	Remaining    time.Duration // until the key expires; zero if it never expires
 }
 
-// A Kind names the primitive for a call, a lease or a request.
+// A Kind names the kind of lock (mutex, reader, semaphore, …) for a call, a lease or a request.
 type Kind string
 
 // Kinds of locks.
@@ -79,7 +79,7 @@ const (
 	KindMulti     Kind = "multi"
 	KindElection  Kind = "election"
 	KindOnce      Kind = "once"
-	KindAttached  Kind = "attached" // a lease from Client.Attach, whose primitive is unknown
+	KindAttached  Kind = "attached" // a lease from Client.Attach, whose kind of lock is unknown
 )
 
 // stateOf converts a store's state.

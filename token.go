@@ -22,7 +22,8 @@ import (
 // host:pid:label, or the quoted beginning of a token not made by dibs. string(t) is the whole
 // token.
 //
-// Two places show the whole token: fmt an unexported field of a struct, and encoding/json a map's key.
+// In two cases the output contains the whole token: fmt prints a Token in an unexported struct
+// field, or encoding/json encodes a map with Token keys.
 type Token string
 
 // String returns the short form.

@@ -15,7 +15,8 @@ type UnavailableError struct {
 
 	// Unknown means that the request may have taken effect. After Unlock, the name is free or will
 	// be: dibs retries in the background, and the TTL ends the lease at the latest. After an
-	// acquire, dibs cancels its remains in the store in the background.
+	// acquire, dibs removes in the background any lease or queue entry that the request left in the
+	// store.
 	Unknown bool
 
 	source *driver.UnavailableError // from the store, or nil

@@ -15,8 +15,8 @@ import (
 //
 // Unlock returns ErrLost if the lease was already lost, and nil if it was already unlocked. If the
 // store does not answer in time, it returns an ErrUnavailable with an unknown outcome. It then
-// retries in the background, as long as the store may keep the lease. A reentrant lease is released
-// by its last Unlock.
+// retries in the background, until the lease's TTL has certainly passed. If several calls use the
+// lease (with Reentrant), the last Unlock releases the lock.
 func (handle *Lease) Unlock() error {
 	if handle.isZero() {
 		return errNoLease
@@ -73,17 +73,18 @@ func (handle *Lease) Unlock() error {
 
 // Detach ends this lease without releasing the lock, to which another owner attached: see
 // Client.Attach. The lease's contexts end, renewal stops, and Err returns ErrReleased. Neither
-// Unlock nor Client.Close releases the lock afterwards. If nobody attached, the lock stays until
-// its TTL passes. After a wait in the queue, this is at most 5 s until the first renewal, so the
-// holder should call Extend before Detach.
+// Unlock nor Client.Close releases the lock afterwards. If nobody attached, the name stays locked
+// until the lease's TTL passes. If the lock was granted after a wait, the first TTL is at most 5 s,
+// until the first renewal. So the holder should call Extend before Detach.
 //
-// A request without an answer may still arrive at the store, and acquire the name again after the
-// new owner's Unlock. Detach waits until this is impossible, at most one operation timeout plus
-// 100 ms. The new owner must not unlock before Detach returns.
+// An earlier request whose reply was lost may arrive at the store late. If it arrives after the new
+// owner's Unlock, it can acquire the name again. So Detach waits until no such request can have an
+// effect, at most one operation timeout plus 100 ms. The new owner must not unlock before Detach
+// returns.
 //
-// Detach returns ErrLost if the lease was already lost, and ErrReentrant if a nested call uses it.
-// It returns nil if the lease was already unlocked or detached, and ErrClosed if the Client closes
-// during the wait.
+// Detach returns ErrLost if the lease was already lost, and ErrReentrant if a nested call (with
+// Reentrant) uses it. It returns nil if the lease was already unlocked or detached, and ErrClosed
+// if the Client closes during the wait.
 func (handle *Lease) Detach() error {
 	if handle.isZero() {
 		return errNoLease

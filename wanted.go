@@ -19,12 +19,12 @@ import (
 // Context().Done().
 //
 // The first call asks the store, in the background, to notify this client of the first waiter;
-// further calls cost nothing. The channel then closes half a round trip after the first waiter
+// further calls send nothing. The channel then closes half a round trip after the first waiter
 // queued. If the notification is lost, or the store cannot notify, it closes at the next renewal,
 // and without renewals perhaps never.
 //
-// Waiters from other libraries are not detected. The exception is Redisson mode: the first call and
-// each renewal detect Redisson's waiters.
+// Waiters from other libraries are not detected. The exception is a store with the option
+// redisstore.Redisson: the first call and each renewal then detect Redisson's waiters.
 func (handle *Lease) Wanted() <-chan struct{} {
 	if handle.isZero() {
 		return nil
@@ -37,9 +37,9 @@ func (handle *Lease) Wanted() <-chan struct{} {
 }
 
 // IsWanted reports whether another request waits for a name in the lease. The first call asks the
-// store and waits for its answer, until ctx or the operation timeout ends. After an answer, the
-// store notifies as for Wanted, and further calls cost nothing. Without an answer IsWanted returns
-// an error, and the store is asked again in the background.
+// store and waits for its answer, until ctx or the operation timeout ends. After this answer, the
+// store notifies the client of waiters, as for Wanted, so further calls send nothing. Without an
+// answer IsWanted returns an error, and the client asks the store again in the background.
 func (handle *Lease) IsWanted(ctx context.Context) (bool, error) {
 	if handle.isZero() {
 		return false, errNoLease

@@ -8,27 +8,28 @@ import (
 // Yield lets other requests go first, between two parts of long work. Call it in the function of Do
 // or Call, on the lease from LeaseOf. If another request waits for the lock, Yield releases it,
 // joins the end of the wait queue, and returns when it holds the lock again. If nobody waits, Yield
-// returns nil at once. The first call asks the store; later calls cost nothing until a request
+// returns nil at once. The first call asks the store; later calls send nothing until a request
 // waits.
 //
 //	lease, err := dibs.LeaseOf(ctx, "import")
 //	…
 //	err = lease.Yield(ctx, dibs.Wait(time.Minute))
 //
-// The work's context stays valid, and it and the Lease refer to the new lease, with a new and
-// larger Fence. Wanted's channel is the old lease's: call Wanted again. While Yield waits, the work
-// does not hold the lock, so no other goroutine may rely on it. The new lease is of the type Do
-// requested: after a Downgrade, Yield waits for a writer's lease again.
+// While Yield waits, the work does not hold the lock, so no other goroutine may rely on the lock.
+// Afterwards the work's context is still valid. The context and the *Lease then refer to a new
+// lease, with a new and larger fence. An earlier channel from Wanted belongs to the old lease: call
+// Wanted again. The new lease is of the type that Do requested: after a Downgrade, Yield waits for
+// a writer's lease again.
 //
-// Do's options apply to the new lease, each limit from its beginning. Yield's options are a nearer
-// level, so they override Do's. They are checked before the release. Yield also stops waiting when
-// ctx or the work's context ends. If ctx ended before the call, Yield returns its cause and changes
-// nothing.
+// Do's options apply again: Wait starts with this call, MaxHold with the new lease. Yield's options
+// override Do's; invalid options are rejected before the release. Yield also stops waiting when ctx
+// or the work's context ends. If ctx ended before the call, Yield returns ctx's cause.
 //
-// After any other error except ErrReentrant and ErrInvalid, the lock is no longer held. The work's
-// context is then ended, and the function must return. Do also returns the error. Yield returns
-// ErrReentrant if a nested call uses the lease. After the function returned, Yield returns
-// ErrReleased: a goroutine that outlives the function holds nothing.
+// Yield returns ErrReentrant if a nested call (with Reentrant) uses the lease, and ErrInvalid in
+// the cases below. In these cases, and if ctx ended before the call, nothing changes. After any
+// other error the lock is no longer held: the work's context is ended, and the function must
+// return. Do also returns this error. After the function returned, Yield in another goroutine
+// returns ErrReleased.
 //
 // Yield returns ErrInvalid
 //

@@ -2,13 +2,14 @@ package driver
 
 import "context"
 
-// An Announcer is a Store in which a dead waiter can block a name for seconds, because the store
-// drops a silent waiter only after that time. For any other Store, the Client announces nothing.
+// An Announcer is a Store in which a crashed waiter can block a name for seconds, because only a
+// missing heartbeat shows the crash. Announce lets the store find such waiters earlier. A Client
+// calls Announce only if its Store is an Announcer.
 type Announcer interface {
-	// Announce prepares for later acquires. Calls of the Client wait for other names, and will
-	// acquire these names afterwards. The names can belong to several groups: see Grouper. Meanwhile
-	// the store finds the dead waiters for these names. Announce neither acquires nor queues. It
-	// returns no error, because a lost announcement only adds latency. A Client repeats it every
-	// 1.2 s.
+	// Announce receives names that this Client will acquire later. A call for several groups of
+	// names acquires the groups in sequence (see Grouper). While the call waits for a group, the
+	// Client announces the names in the later groups. The store then detects crashed waiters for
+	// these names. Announce neither acquires nor queues. It returns no error, because a lost
+	// announcement only adds latency. A Client repeats it every 1.2 s.
 	Announce(ctx context.Context, names []string)
 }

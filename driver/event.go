@@ -42,7 +42,7 @@ type Event struct {
 	Kind   EventKind
 	Token  string
 	Fence  uint64
-	Fences uint64 // how many fences, up to Fence, belong to the grant; zero: unknown, so only Fence belongs to it
+	Fences uint64 // how many fences belong to the grant, the last of which is Fence; zero: unknown, so only Fence
 	Ticket uint64
 	Vote   VoteReply     // for EventGranted after a request with a Vote
 	Age    time.Duration // time since the grant was sent; zero if unknown

@@ -27,9 +27,9 @@ type RevokeRequest struct {
 	Reason string // for the holder: a line of at most MaxReason bytes; may be empty
 }
 
-// CheckRevoke returns ErrInvalid unless the request is valid. It needs a valid name, and either a
-// fence or a token, but not both. The reason is empty, or a single line of printable UTF-8, at most
-// MaxReason bytes long.
+// CheckRevoke returns ErrInvalid unless the request is valid. A valid request contains a valid
+// name, and either a fence or a token, but not both. Its reason is empty, or a single line of
+// printable UTF-8, at most MaxReason bytes long.
 func CheckRevoke(r RevokeRequest) error {
 	if err := CheckName(r.Name); err != nil {
 		return err

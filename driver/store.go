@@ -137,17 +137,17 @@ const (
 	LatePatience = 3 * WaiterTTL  // a slower waiter is granted the name this long after its first turn
 )
 
-// An AcquireRequest is a request to hold a name. Each primitive is a weighted semaphore: a request
-// takes Weight of Limit. A request fits if its own weight and all held weights add up to at most
-// its own limit. If its weight equals its limit, the request is exclusive. A mutex takes 1 of 1, a
-// reader 1 of Unlimited, and a writer Unlimited of Unlimited. A store does not distinguish writers
-// from mutexes.
+// An AcquireRequest is a request to hold a name. Each kind of lock is a weighted semaphore: a
+// request takes Weight of Limit. A request fits if its own weight and all held weights add up to at
+// most its own limit. If its weight equals its limit, the request is exclusive. A mutex takes 1 of
+// 1, a reader 1 of Unlimited, and a writer Unlimited of Unlimited. A store does not distinguish
+// writers from mutexes.
 type AcquireRequest struct {
 	Name    string
 	With    []string      // further names, which the lease holds together and exclusively
 	Token   string        // identifies the lease's owner
 	Client  string        // the client whose Watch receives the events for this request
-	Seq     uint64        // the order for one client's requests at the same instant
+	Seq     uint64        // orders a client's requests that queue at the same instant
 	TTL     time.Duration // how long the store keeps an unrenewed lease
 	Weight  int           // how much the request takes from Limit
 	Limit   int           // how much may be held together
@@ -155,25 +155,29 @@ type AcquireRequest struct {
 	MinHold time.Duration // the name stays unavailable for at least this long, even if the owner crashes
 	Until   time.Time     // the request does nothing after this instant, by this process's clock
 
-	// Ticket is the ticket from the last reply to this request, or zero. It defines the waiter's
-	// place in the wait queue. If the token's queue entry is gone, the store adds a new entry at
-	// this place, with this ticket or a slightly larger ticket. So a waiter keeps its place after a
-	// stall.
+	// Ticket is the ticket from the last reply to this request, or zero. Tickets order the wait
+	// queue: the smallest is served first. If the token's queue entry is gone, for example after a
+	// pause of the client, the store adds a new entry. The new entry has this ticket or a slightly
+	// larger ticket, so the waiter keeps its position.
 	Ticket uint64
 
-	// Confirmed is when the client sent the last request answered with Ticket. No store removes a
-	// queue entry confirmed within the HandoffTTL. If such an entry is missing, the store lost the
-	// whole queue, and the other waiters will also return.
+	// Confirmed is when the client sent the last request that was answered with Ticket. No store
+	// removes a queue entry within the HandoffTTL after this instant. If such an entry is missing,
+	// the store has lost the whole queue, and the other waiters will also send their requests
+	// again.
 	Confirmed time.Time
 
-	// Late is set if hand-offs recently reached this client late or not at all. Another late grant
-	// would leave the name idle for up to the HandoffTTL. So at a late waiter's turn, the store
-	// sends it EventRetry, and passes over it until its next request. If the request arrives within
-	// LateAnswer, the waiter can be reached: the next hand-off grants it the name. If a waiter
-	// always responds later, the store grants it the name LatePatience after its first turn. A
-	// passed-over waiter keeps its place.
+	// Late is set if grants by a hand-off (a release that grants the name to the first waiter)
+	// recently reached this client late or not at all. Another late grant would leave the name idle
+	// for up to the HandoffTTL. So when a late waiter is first in the queue, the store sends
+	// EventRetry instead of a grant. Until the waiter's next request, the store grants the name to
+	// the waiters behind it, but keeps its queue entry.
 	//
-	// All requests for the same queue entry have the same Late. It is false in requests with
+	// If the waiter's next request arrives within LateAnswer after EventRetry, the next hand-off
+	// grants it the name. If its requests always arrive later, the store grants it the name when
+	// LatePatience has passed since it was first in the queue.
+	//
+	// All requests for the same queue entry have the same Late. Late is false in requests with
 	// further names. A store can ignore Late.
 	Late bool
 
@@ -187,31 +191,34 @@ func (r AcquireRequest) Exclusive() bool { return r.Weight == r.Limit }
 // Names returns all names in the request.
 func (r AcquireRequest) Names() []string { return append([]string{r.Name}, r.With...) }
 
-// HandoffTTL returns the first TTL for a lease that a hand-off grants to this request. It is short
-// so that a crashed waiter does not block the others for a whole TTL. The first renewal, off the
-// critical path, raises it to TTL.
+// HandoffTTL returns the first TTL for a lease from a hand-off (a release that grants the name to a
+// waiter): TTL, but at most WaiterTTL, 5 s. It is short so that a crashed waiter does not block the
+// others for a whole TTL. The holder's first renewal, in the background, raises it to TTL.
 func (r AcquireRequest) HandoffTTL() time.Duration { return min(WaiterTTL, r.TTL) }
 
 // An AcquireReply is the result of an Acquire or a Resize.
 type AcquireReply struct {
 	Held bool // the token holds the name
 
-	// Fence is the grant's fence, if Held. Otherwise it is at least as large as each earlier
-	// grant's fence, or zero if the store does not know. A Client accepts an event as the grant for
-	// its queue entry if the event carries the last reply's ticket and a larger fence. So zero is
-	// not allowed if the store, after a lost reply, can issue the same ticket twice for a token.
+	// Fence is the new lease's fence, if Held. Otherwise it is at least as large as the fence of
+	// each earlier lease on the name, or zero if the store does not know these fences.
+	//
+	// A Client compares it with an EventGranted: the event counts if it has the last reply's ticket
+	// and a larger fence. After a lost reply, some stores can issue the same ticket twice for a
+	// token. Such a store must not return zero, because an old event would then count for the new
+	// queue entry.
 	Fence uint64
 
 	// The rest describes the wait, if not Held.
-	Name      string        // with several names: a name already taken
+	Name      string        // with several names: a name that is not free
 	Holder    string        // a holder's token; empty if nobody holds the name at this moment
 	Reserved  bool          // the holder released its lease, but the name stays unavailable
 	Remaining time.Duration // until the first holder expires; negative if it never does
 	Ticket    uint64        // the queue entry's ticket; zero if not queued
 	Position  int           // 1 is served next; zero if not queued; a store may stop counting after 100 waiters
-	Poll      time.Duration // if another library holds the lock: the shortest time between two requests without a notification; otherwise zero
+	Poll      time.Duration // while another library holds the lock: the shortest pause between two requests, unless notified; otherwise zero
 
-	Vote VoteReply // the reply to an Acquire with a Vote; otherwise zero
+	Vote VoteReply // for a quorum: the reply to an Acquire with a Vote; otherwise zero
 }
 
 // NeverExpires reports whether the first holder stays without a time limit.

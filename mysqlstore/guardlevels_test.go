@@ -167,12 +167,11 @@ func raceRevoke(t *testing.T, s *mysqlstore.Store, locks *dibs.Client, db *sql.D
 	next.Token = token
 	others := make(chan bool)
 	go func() {
-		_, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Fence: l.Fence()})
-		reply, acquired := s.Acquire(t.Context(), next)
-		if err := errors.Join(err, acquired); err != nil {
+		granted, err := sqldrill.RevokeAndAcquire(t.Context(), s, l, next)
+		if err != nil {
 			t.Error(err)
 		}
-		others <- reply.Held
+		others <- granted
 	}()
 	err = s.Guard(context.WithoutCancel(l.Context()), tx) // the revocation ends the context
 	if err != nil {

@@ -75,12 +75,11 @@ func raceRevoke(t *testing.T, s *pgstore.Store, locks *dibs.Client, pool *pgxpoo
 	next := driver.AcquireRequest{Name: "n", Token: "t", Client: "c", TTL: time.Minute, Weight: 1, Limit: 1}
 	others := make(chan bool)
 	go func() {
-		_, err := s.Revoke(t.Context(), driver.RevokeRequest{Name: "n", Fence: l.Fence()})
-		reply, acquired := s.Acquire(t.Context(), next)
-		if err := errors.Join(err, acquired); err != nil {
+		granted, err := sqldrill.RevokeAndAcquire(t.Context(), s, l, next)
+		if err != nil {
 			t.Error(err)
 		}
-		others <- reply.Held
+		others <- granted
 	}()
 	err = s.GuardPgx(context.WithoutCancel(l.Context()), tx) // the revocation ends the context
 	granted := <-others

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/driver"
 )
 
 // WantNoneStale lets guards race the end of their leases. race returns a guard's result: "stale" if
@@ -20,6 +22,25 @@ func WantNoneStale(t *testing.T, guards int, race func(i int) (outcome string)) 
 		t.Errorf("%d of %d guarded transactions were not alone", outcomes["stale"], guards)
 	}
 	t.Logf("what came of %d guards: %v", guards, outcomes)
+}
+
+// A Revoker is a store whose leases RevokeAndAcquire can end.
+type Revoker interface {
+	driver.Store
+	driver.Revoker
+}
+
+// RevokeAndAcquire ends a lease, then sends the next holder's request, and reports whether the
+// request was granted. If the outcome of the revocation is unknown, it sends no request: the next
+// holder can have the same token, and would then be granted the old lease.
+func RevokeAndAcquire(ctx context.Context, s Revoker, l *dibs.Lease, next driver.AcquireRequest) (granted bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // a busy machine's limit
+	defer cancel()
+	if _, err := s.Revoke(ctx, driver.RevokeRequest{Name: next.Name, Fence: l.Fence()}); err != nil {
+		return false, err
+	}
+	reply, err := s.Acquire(ctx, next)
+	return reply.Held, err
 }
 
 // GuardsChangedLeases calls guard with a resized lease, and in a nested call with the caller's
