@@ -25,20 +25,23 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// A Cohort is a group of calls for the same name. They share a single dibs.Mutex lease in the
-// store, the store lease. Each call gets a local Lease in turn, first come, first served. Calls in
-// two Cohorts for the same name exclude each other through the store, like any two calls.
+// A Cohort is a group of calls in a process that lock the same name. The calls share a single lease
+// of a dibs.Mutex in the store, the store lease. Each call gets a local Lease in turn, first come,
+// first served. Two Cohorts for the same name exclude each other through the store.
 //
-// While another process waits, at most Passes passes follow each other; then the lock is handed
-// off. So another process's waiter waits for at most Passes + 1 critical sections from each process
-// ahead: see docs/guarantees.md. While no other process waits, passes continue, but the lock is
-// released at least once a second.
+// A pass is an Unlock that gives the lock to the Cohort's next call. While another process waits,
+// at most Passes passes follow each other. Then the store lease is released, and the other process
+// gets the lock. So a waiter in another process waits for at most Passes + 1 critical sections from
+// each process ahead: see docs/guarantees.md. While no other process waits, passes continue, but
+// the store lease is released at least once a second.
 //
-// The hooks in the Mutex and in its Client report on the store lease. They run in the Cohort's
-// goroutines, with the context values from one of the calls.
+// The hooks (dibs.Hooks) of the Mutex and its Client report on the store lease, not on the local
+// Leases. They run in the Cohort's goroutines. Their context has the values from one of the calls'
+// contexts.
 //
-// A Cohort without a store lease has no goroutine. It needs no Close: Client.Close ends its leases
-// and calls, and Client.Shutdown waits for its leases. A Cohort is safe for concurrent use.
+// A Cohort without a store lease has no goroutine. A Cohort needs no Close: Client.Close ends the
+// Cohort's leases and calls, and Client.Shutdown waits for the leases. A Cohort is safe for
+// concurrent use.
 type Cohort struct {
 	m *dibs.Mutex
 	settings
@@ -74,14 +77,15 @@ type settings struct {
 	idleHold time.Duration
 }
 
-// Passes limits how many times in a row Unlock passes the lock to the Cohort's next call while
+// Passes limits how many times in a row Unlock gives the lock to the Cohort's next call while
 // another process waits. The limit is 1 to MaxPasses; the default is DefaultPasses.
 func Passes(n int) Option { return Option{func(s *settings) { s.passes = n }} }
 
-// IdleHold keeps an unlocked store lease in the store for this time, so that the next call needs no
-// request. When another process waits for it, it is released at once. But a Try call in another
-// process finds the name busy, and a crash blocks the name for a TTL. The time is 1 ms to a third
-// of the TTL. Zero, the default, releases the lock with the last Unlock.
+// IdleHold keeps the store lease for this time after the last Unlock, so that the next call needs
+// no request. If another process waits for the name, the store lease is released at once. A TryLock
+// in another process does not wait, so it finds the name busy. A crash blocks the name for a TTL.
+// The time is 1 ms to a third of the TTL. Zero, the default, releases the store lease with the last
+// Unlock.
 func IdleHold(d time.Duration) Option { return Option{func(s *settings) { s.idleHold = d }} }
 
 // longestTenure is how long a Cohort keeps its store lease while it is in use, or for IdleHold if that
@@ -90,9 +94,9 @@ const longestTenure = time.Second
 
 // New returns a Cohort whose store leases come from m. It does no I/O.
 //
-// With bad values, all methods return ErrInvalid. They also do so if the Mutex or its Client uses
-// the option MinHold, NoRenew, Attempts or Reentrant: with these options each call needs its own
-// lease in the store.
+// If m is nil or an option's value is out of range, all methods return ErrInvalid. They also return
+// it if the Mutex or its Client uses the option MinHold, NoRenew, Attempts or Reentrant: with these
+// options each call needs its own lease in the store.
 func New(m *dibs.Mutex, options ...Option) *Cohort {
 	c := &Cohort{m: m, settings: settings{passes: DefaultPasses}}
 	for _, o := range options {
@@ -127,17 +131,19 @@ func (c *Cohort) checkSettings() error {
 // Lock acquires the lock, like Mutex.Lock. It accepts the options Wait, Timeout, MaxHold and Label;
 // any other option is ErrInvalid. Wait(0) tries once.
 //
-//   - Wait and Timeout limit only this call; Timeout also limits its Unlock. For calls that still
-//     wait, requests continue in the background, with the Mutex's Timeout.
-//   - MaxHold ends this Lease. The store lease is then released, not passed on.
-//   - A call with a different Label from the store lease waits for a new store lease.
+//   - Wait and Timeout limit this call; Timeout also limits the Unlock of its Lease. They do not
+//     limit the requests for the store lease. These run in the background with the Mutex's Timeout,
+//     and continue while another call waits.
+//   - MaxHold ends this call's Lease after that time. Then the store lease is released, and no
+//     other call uses it.
+//   - If the Label differs from the store lease's label, the call waits for a new store lease.
 //
-// Lock returns ErrUnavailable if the store did not reply within Timeout. Once others are known to
-// hold the lock, outages do not end the call; it returns ErrBusy after Wait. BusyError.Ahead may
-// include calls that left.
+// Lock returns ErrUnavailable if the store did not reply within Timeout. After Lock knows that
+// another owner holds the lock, an outage of the store does not end the call. The call then returns
+// ErrBusy when Wait is over. BusyError.Ahead may count calls that no longer wait.
 //
-// Lock returns ErrReentrant if ctx carries a Lease from this Cohort. A call to the Mutex itself
-// with such a context waits until that Lease ends.
+// Lock returns ErrReentrant if ctx comes from a held Lease of this Cohort. If you call the Mutex's
+// own Lock with such a ctx, it waits until the store lease ends.
 func (c *Cohort) Lock(ctx context.Context, options ...dibs.Option) (*Lease, error) {
 	q, err := c.newCaller(ctx, options)
 	if err != nil {
@@ -147,8 +153,9 @@ func (c *Cohort) Lock(ctx context.Context, options ...dibs.Option) (*Lease, erro
 }
 
 // Do runs fn while holding the lock, like Mutex.Do. fn's context ends with ctx, when the lease is
-// lost, and when fn returns. In fn, dibs.Fence and dibs.FenceOf return the Lease's fence. The
-// context carries no dibs.Lease, so database guards, dibs.LeaseOf and Client.Holds find none.
+// lost, or when fn returns. In fn, dibs.Fence and dibs.FenceOf return the Lease's fence. The
+// context carries no dibs.Lease. So dibs.LeaseOf, Client.Holds and a database store's Guard find no
+// lease in it.
 func (c *Cohort) Do(ctx context.Context, fn func(ctx context.Context) error, options ...dibs.Option) error {
 	var l *Lease
 	err := invalid("nil function")

@@ -9,13 +9,13 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// A Lease is a single call's lock, with its own fence. It is held until Unlock, MaxHold, or the end
-// of the Cohort's store lease. If the store lease is lost, so is the Lease held at that time: a
-// lost lease is never passed on.
+// A Lease is a single call's lock, with its own fence. It is held until Unlock, until MaxHold, or
+// until the Cohort's store lease ends (the lease in the store, shared by its calls). If the store
+// lease is lost, the held Lease is also lost. The next call then waits for a new store lease.
 //
-// A Lease supports no methods for a lease in the store, such as Extend and Detach, and no database
-// guard. For these, lock the name with a Mutex. Client.Revoke with the fence from Client.Inspect
-// ends the Lease. A Lease is safe for concurrent use.
+// A Lease has no methods such as Extend and Detach, and a database store's Guard does not accept
+// its context. For these, lock the name with a Mutex. To revoke the Lease, pass the fence from
+// Client.Inspect to Client.Revoke. A Lease is safe for concurrent use.
 type Lease struct {
 	call    *caller
 	tenure  *tenure
@@ -69,7 +69,8 @@ func (l *Lease) Deadline() time.Time {
 }
 
 // Err returns nil while the lease is held. Afterwards it returns ErrReleased if the lease was
-// unlocked, and a *dibs.LostError if it was lost. Like dibs.Lease.Err, it reads the clock itself.
+// unlocked, and a *dibs.LostError if it was lost. Like dibs.Lease.Err, it compares the clock
+// itself, so it is correct even right after the process was stopped.
 func (l *Lease) Err() error {
 	if l.isZero() {
 		return errNoLease
@@ -91,8 +92,9 @@ func (l *Lease) Err() error {
 }
 
 // Context returns a context that ends with the lease. Its cause is ErrLost if the lease was lost.
-// The context has the values of Lock's context, but not its deadline or cancellation. dibs.Fence
-// and dibs.FenceOf return the lease's fence for it. It carries no dibs.Lease.
+// The context has the values of the context passed to Lock, but not its deadline or cancellation.
+// With this context, dibs.Fence and dibs.FenceOf return the lease's fence. It carries no
+// dibs.Lease, so dibs.LeaseOf finds none.
 func (l *Lease) Context() context.Context {
 	if l.isZero() {
 		ended, cancel := context.WithCancelCause(context.Background())
@@ -194,9 +196,9 @@ func (l *Lease) exceed() error {
 	return err
 }
 
-// Unlock passes the lock to the next call, or releases it. It takes no context; the call's Timeout
-// limits it. It returns ErrLost if the lease was lost before, and nil if it was already unlocked.
-// If Unlock must release the store lease and the store does not reply in time, it returns
+// Unlock gives the lock to the Cohort's next call, or releases the store lease. It takes no
+// context; the Timeout of Lock limits it. It returns ErrLost if the lease was lost before, and nil
+// if it was already unlocked. If the store does not reply to the release in time, Unlock returns
 // ErrUnavailable: the outcome is unknown. The release continues in the background.
 func (l *Lease) Unlock() error {
 	if l.isZero() {
@@ -217,8 +219,8 @@ func (l *Lease) Unlock() error {
 }
 
 // Wanted returns a channel that is closed when another call waits for the lock, in this Cohort or
-// in another process. The first call to Wanted asks the store, in the background, to report other
-// processes' requests: see dibs.Lease.Wanted.
+// in another process. The first call to Wanted asks the store, in the background, to report waiting
+// requests from other processes: see dibs.Lease.Wanted.
 func (l *Lease) Wanted() <-chan struct{} {
 	if l.isZero() {
 		return nil

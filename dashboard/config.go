@@ -10,52 +10,52 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Config configures a dashboard. The zero value shows all names, and is read-only.
+// A Config configures a dashboard. The zero Config shows all names, and allows no revocation.
 //
-// The functions can be called concurrently. No lock is held during a call.
+// Several goroutines can call the functions at once. The dashboard holds no mutex during a call.
 type Config struct {
-	// Title is shown in the head of each page, for example the store's address. It must not contain
+	// Title is a text at the top of each page, for example the store's address. It must not contain
 	// credentials.
 	Title string
 
-	// Glob selects the names to show at all: *, ?, [a-z], and \ to quote. The default is "*". With
-	// an invalid glob, each page reports the error.
+	// Glob selects the names that the dashboard can show: *, ?, [a-z], and \ to quote. The default is
+	// "*", all names. With an invalid glob, each page reports the error.
 	Glob string
 
-	// Every is the pause between two polls. The default is 1s, and the least value 100ms. The store
-	// is polled only while somebody watches, unless Record is called.
+	// Every is the pause between two polls of the store. The default is 1s; a smaller value than 100ms
+	// means 100ms. The dashboard polls only while a page is open, or while Record runs.
 	Every time.Duration
 
 	// Timeout limits each request to the store. The default is 1s.
 	Timeout time.Duration
 
-	// Allow reports whether a request may revoke leases. If it is nil, no request may. It is also
-	// called for a page, which then contains links to the form. Authentication is the program's
-	// responsibility.
+	// Allow reports whether a request may revoke leases. If Allow is nil, no request may. For a page's
+	// request, Allow decides whether the page contains links to the revocation form. The dashboard
+	// does no authentication: the program must do it.
 	Allow func(*http.Request) bool
 
-	// Doctor checks the server, for example with checkup.Examine. It is called at most once a
-	// minute, with a time limit of 30s in its context, in its own goroutine. If it is nil, there
-	// are no findings.
+	// Doctor checks the server and returns its findings, for example with checkup.Examine. The
+	// dashboard calls Doctor at most once a minute, in its own goroutine, with a context that ends
+	// after 30s. If Doctor is nil, there are no findings.
 	Doctor func(context.Context) (checkup.Findings, error)
 
-	// User names the sender of a revoking request, for the log and the name's events. If it is nil,
-	// the client's address is used.
+	// User returns the user who sent a revocation request. The events on the lock's name and
+	// Revocation.User contain the result. If User is nil, the result is the HTTP client's address.
 	User func(*http.Request) string
 
-	// Revoked is called after each revocation, for example for an audit log. The answer to
-	// the request waits for it.
+	// Revoked is called after each revocation, for example for an audit log. The response to the
+	// request is sent after Revoked returns.
 	Revoked func(*http.Request, Revocation)
 }
 
-// A Revocation is a lease, or a foreign lock, that a request ended.
+// A Revocation describes a lease, or another library's lock, that a dashboard request ended.
 type Revocation struct {
-	Name   string    // the lock's name; hostile input, like each name
+	Name   string    // the lock's name; can contain any text, so escape it
 	Holder string    // the holder's host, process and label; safe to print
-	Fence  uint64    // the lease's fence; zero if unknown, and for a foreign lock
+	Fence  uint64    // the lease's fence; zero if unknown, or for another library's lock
 	User   string    // the request's sender, from Config.User
-	Reason string    // as typed, on a single line
-	Did    string    // how a foreign lock was ended; otherwise empty
+	Reason string    // the text that the user typed, a single line
+	Did    string    // how another library's lock was ended; empty for a lease
 	At     time.Time // when the store confirmed the end
 
 	ended view.Holder

@@ -18,9 +18,9 @@ var files embed.FS
 // A Dashboard is an http.Handler with web pages about a store. It is safe for concurrent use.
 type Dashboard struct{ *handler }
 
-// New returns a dashboard for a store. All its links are relative: mount it anywhere with
-// http.StripPrefix, at a path that ends with a slash. It needs no Close: its goroutines end when no
-// request follows the store.
+// New returns a dashboard for a store. The dashboard's links are relative: mount it with
+// http.StripPrefix at any path that ends with a slash. It needs no Close: its goroutines end when
+// no page is open and Record does not run.
 func New(store driver.Store, c Config) *Dashboard {
 	c = c.withDefaults()
 	full := driver.Complete(store)

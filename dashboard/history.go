@@ -91,10 +91,10 @@ func (h *handler) polled(s *watch.Snapshot) {
 // recordShare is the pause between two of Record's polls, in units of a poll's duration.
 const recordShare = 49
 
-// Record polls the store until ctx ends, even while no page is open. It pauses for Config.Every, or
-// longer: for 49 times as long as the poll took, up to 10 s. So polls that take up to 0.2 s use a
-// fiftieth of the time at most. Without Record, the history, the events and the counters in
-// /metrics only cover the time while a page is open.
+// Record polls the store until ctx ends, even while no page is open. After a slow poll, it pauses
+// longer than Config.Every: 49 times as long as the poll took, up to 10 s. So polls of up to 0.2 s
+// use at most 2 % of the time. Without Record, the history, the events and the counters in /metrics
+// contain only the times when a page was open.
 func (d *Dashboard) Record(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause := pointTime

@@ -27,13 +27,14 @@ var (
 )
 
 // An UnavailableError is a failure of the store. errors.Is finds ErrUnavailable and the cause in
-// it. Unless Refused or Unsent is set, the outcome is unknown.
+// it. Unless Refused or Unsent is set, the outcome is unknown: the store may execute the request,
+// even later.
 type UnavailableError struct {
 	Op        string // acquire, release, extend, …
 	Name      string // empty if the operation concerns several names
 	Cause     error
-	Refused   bool // the store replied, but did nothing: the outcome is known
-	Unsent    bool // nothing was sent: the outcome is known, and a retry can succeed
+	Refused   bool // the store rejected the request, and changed nothing
+	Unsent    bool // the request was not sent, so it changed nothing; a retry can succeed
 	Unreached bool // with Unsent: there was no connection for the request, so the store may be down
 }
 
@@ -52,10 +53,10 @@ func (e *UnavailableError) Error() string {
 // Unwrap makes errors.Is find ErrUnavailable and the cause.
 func (e *UnavailableError) Unwrap() []error { return joined(ErrUnavailable, e.Cause) }
 
-// A RecoveringError is the reason why a quorum's node does not vote: it may have lost an unexpired
-// lease.
+// A RecoveringError means that a quorum's node does not vote (grant locks) for a while: it is new
+// or was restarted, so it may have lost an unexpired lease.
 type RecoveringError struct {
-	Node      string        // the incarnation of the store's memory
+	Node      string        // an identifier for the node's data, which changes if the data is lost
 	Remaining time.Duration // until it votes
 }
 

@@ -9,22 +9,24 @@ import (
 type EventKind int
 
 const (
-	// EventGranted: Event.Token holds the name, because its queue entry with Event.Ticket was
-	// served.
+	// EventGranted: a waiting request was granted the name, so Event.Token now holds it. Event.Ticket
+	// identifies its queue entry.
 	EventGranted EventKind = iota + 1
-	// EventRetry: the client should send its request with Event.Token again, because something
-	// changed.
+	// EventRetry: the client should repeat its request with Event.Token, because the name may be free
+	// or the queue changed.
 	EventRetry
-	// EventRevoked: a lease with Event.Token was revoked, for Event.Reason. Its fence is at most
-	// Event.Fence; a later lease with this token has a larger fence.
+	// EventRevoked: an operator ended the lease with Event.Token; Event.Reason is the reason. The
+	// ended lease's fence is at most Event.Fence. A later lease with this token has a larger fence.
 	EventRevoked
 	// EventWanted: a request waits for the name held by Event.Token. See WantedNotifier.
 	EventWanted
-	// EventConnected: events flow from now on; earlier events may be lost.
+	// EventConnected: events arrive from now on. Earlier events may be lost.
 	EventConnected
-	// EventDisconnected: events stopped, because of Event.Err. The store reconnects by itself.
+	// EventDisconnected: events no longer arrive; Event.Err is the cause. The store reconnects by
+	// itself.
 	EventDisconnected
-	// EventFailover: another server took over and may have lost leases. Events flow as before.
+	// EventFailover: another server now serves the store, and may have lost leases. Events still
+	// arrive.
 	EventFailover
 )
 

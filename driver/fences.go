@@ -5,29 +5,30 @@ import (
 	"unicode/utf8"
 )
 
-// A FenceReserver is a Store that can reserve further fences for a lease. Without it,
-// Lease.ReserveFences returns an error, and a cohort acquires from the store for each local lease.
+// A FenceReserver is a Store that can reserve further fences (fencing tokens) for a lease. With
+// another Store, Lease.ReserveFences returns an error, and each call to a cohort.Cohort acquires
+// its own lease from the store.
 type FenceReserver interface {
-	// ReserveFences reserves r.Count fences for the exclusive lease with r.Token. They are the
-	// r.Count numbers up to the reply's Last: larger than each fence granted before on the name,
-	// and smaller than each fence granted later. Last is at least r.Least. Nothing else changes:
-	// the lease keeps its TTL, and its fence, by which Revoke can end it. If the token does not
-	// hold the name, or holds it shared, the reply is not Held.
+	// ReserveFences reserves r.Count fences for the exclusive lease with r.Token. They are the r.Count
+	// numbers that end with the reply's Last. They are larger than each earlier fence for the name,
+	// and smaller than each later fence. Last is at least r.Least. The lease keeps its TTL and its own
+	// fence, which Revoke accepts as before. If the token does not hold the name, or holds it shared,
+	// the reply's Held is false.
 	//
-	// With zero r.Count, it only makes later fences larger than r.Least. If a reply is lost, its
-	// fences remain unused.
+	// With zero r.Count, ReserveFences reserves no fence, and only makes later fences larger than
+	// r.Least. If a reply is lost, its fences are never used.
 	ReserveFences(ctx context.Context, r FenceRequest) (FenceReply, error)
 }
 
 // MaxFences is the largest number of fences in a single request.
 const MaxFences = 1_000_000
 
-// A FenceRequest reserves fences for a lease.
+// A FenceRequest reserves fences (fencing tokens) for a lease.
 type FenceRequest struct {
 	Name  string
 	Token string // the lease's token
 	Count int    // 0 to MaxFences
-	Least uint64 // the last fence is at least this; 0 to 2^53
+	Least uint64 // the smallest allowed value for the last reserved fence; 0 to 2^53
 }
 
 // A FenceReply is the result of ReserveFences.

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A Foreign describes a value that dibs did not write at a lock's key: another library's lock, or
-// another program's data.
+// A Foreign describes another program's value at a lock's key: another library's lock, or other
+// data.
 type Foreign struct {
 	Key       string        // the whole key
-	Type      string        // the type in the server's words: string, hash, …
+	Type      string        // the server's name for the value's type: string, hash, …
 	Kind      string        // the likely origin: "Redisson RLock", "counter"
 	Remaining time.Duration // until the key expires; negative: never
-	Lock      bool          // it is a foreign lock: the State lists its owners as Holders
+	Lock      bool          // the value is another library's lock; State.Holders are its owners
 	Advice    string        // advice for an operator, in a single line
-	Mark      any           // for a ForeignRevoker's comparison; nil if the lock cannot be revoked
+	Mark      any           // the store's copy of the lock, by which RevokeForeign detects a change; nil if the lock cannot be revoked
 }
 
 // NeverExpires reports whether the key stays without a time limit.
@@ -25,22 +25,23 @@ func (f Foreign) NeverExpires() bool { return f.Remaining < 0 }
 // Removable reports whether a ForeignRevoker can end the foreign lock.
 func (f Foreign) Removable() bool { return f.Mark != nil }
 
-// A ForeignRevoker is a Store that can end a foreign lock. A store without foreign locks need not
-// implement it.
+// A ForeignRevoker is a Store that can end a foreign lock, which another library made. A store that
+// only dibs uses need not implement it.
 type ForeignRevoker interface {
-	// RevokeForeign ends a foreign lock by its library's rules, and grants the name to the next
-	// waiters. In the same atomic step it compares the lock with seen, which Inspect returned. If
-	// the lock changed since then, or is gone, nothing changes, and did is empty. Otherwise did
-	// describes the change. RevokeForeign returns ErrInvalid if seen is not Removable.
+	// RevokeForeign ends a foreign lock as the lock's library does, and grants the name to the next
+	// waiters. seen is the State.Foreign from Inspect. In the same atomic step RevokeForeign compares
+	// the lock with seen. If the lock changed since Inspect, or is gone, RevokeForeign does nothing,
+	// and did is empty. Otherwise did describes the change for an operator. RevokeForeign returns
+	// ErrInvalid if seen is not Removable.
 	RevokeForeign(ctx context.Context, name string, seen Foreign) (did string, err error)
 }
 
-// A WrongTypeError reports that a lock's key holds a value that is not a dibs lock. Nothing was
-// changed. errors.Is finds ErrWrongType and the cause in it.
+// A WrongTypeError reports that a lock's key holds a value of a type that dibs does not use for
+// locks. Nothing was changed. errors.Is finds ErrWrongType and the cause in it.
 type WrongTypeError struct {
 	Op    string // acquire, release, extend, …
 	Name  string
-	State State // State.Foreign describes the value; nil if the store could not read it. State.Holders are a foreign lock's owners
+	State State // Foreign describes the value, or is nil if the store could not read it; for another library's lock, Holders are its owners
 	Cause error // the server's reply
 }
 

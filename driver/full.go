@@ -3,12 +3,13 @@ package driver
 import "slices"
 
 // A Full is a store with all optional interfaces: the store's own interfaces, and a substitute for
-// each missing interface. Where possible, a substitute provides a part: see each interface's
-// comment. Otherwise its methods return an [UnsupportedError].
+// each missing interface. The substitute Grouper returns each name as a separate group. The
+// substitute WantedNotifier inspects the name, if the store is an Inspector. The substitute
+// Announcer does nothing. All other substitute methods return an [UnsupportedError].
 //
-// A decorator is a store that forwards to another store. It should embed that store's *Full, and
-// replace only the methods that change. A decorator that embeds only a Store hides the optional
-// interfaces.
+// A decorator is a store that forwards to another store. It should embed the other store's *Full,
+// which Complete returns, and replace only the methods that change. A decorator that embeds only a
+// Store hides the optional interfaces.
 type Full struct {
 	Store
 	Grouper
@@ -55,8 +56,9 @@ func find[T any](f *Full, name string, other T) T {
 	return other
 }
 
-// Missing returns the names of the optional interfaces that the store lacks. A decorator lacks the
-// same interfaces as its embedded store. If it adds an interface, it must replace Missing.
+// Missing returns the names of the optional interfaces that the store lacks, such as "Revoker". A
+// decorator (a store that embeds a *Full) inherits this list. A decorator that adds an interface
+// must replace Missing.
 func (f *Full) Missing() []string {
 	if f == nil { // an empty decorator, which fails at its first request
 		return nil

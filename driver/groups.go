@@ -1,11 +1,11 @@
 package driver
 
-// A Grouper is a Store that can acquire several names in a single step: an AcquireRequest with
-// With. Without it, each name is a separate group, in the order of the names, and requests never
-// use With.
+// A Grouper is a Store that can acquire several names in a single step: AcquireRequest.With
+// contains the further names. With another Store, a Client acquires the names one by one, in sorted
+// order, and With is always empty.
 type Grouper interface {
-	// Groups divides names into groups. A single Acquire can acquire a whole group. The order is
-	// the same for all clients. A client that acquires several groups follows this order, so that
-	// no two clients deadlock.
+	// Groups divides names into groups. A single Acquire can acquire a whole group. The groups have
+	// the same order for all clients. Each client acquires the groups in this order, so no two clients
+	// deadlock.
 	Groups(names []string) [][]string
 }

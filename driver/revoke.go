@@ -18,8 +18,8 @@ type Revoker interface {
 	Revoke(ctx context.Context, r RevokeRequest) (bool, error)
 }
 
-// A RevokeRequest selects the lease to end: by its fence or, if Fence is zero, by its token. Use
-// the token if the store did not record the lease's fence.
+// A RevokeRequest selects the lease to end: by Fence or, if Fence is zero, by Token. Use Token if
+// the store did not record the lease's fence.
 type RevokeRequest struct {
 	Name   string
 	Fence  uint64

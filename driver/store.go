@@ -45,8 +45,8 @@ func DeadlineOf(ctx context.Context) time.Time {
 	return time.Now().Add(OperationTimeout)
 }
 
-// A Store is where locks live. These methods are enough for a mutex with a wait queue. Further
-// abilities are optional interfaces:
+// A Store keeps the locks for Clients. These methods are enough for a mutex with a wait queue.
+// Further abilities are optional interfaces:
 //
 //   - [Grouper]: acquire several names in a single step
 //   - [Resizer]: change a lease's weight
@@ -57,20 +57,20 @@ func DeadlineOf(ctx context.Context) time.Time {
 //   - [Announcer]: prepare for later requests
 //
 // [Complete] finds a store's interfaces, and adds a substitute for each missing interface. Every
-// store should pass the conformance suite, package storetest. The suite checks all interfaces found
-// in the store.
+// store should pass the conformance suite, package storetest. The suite tests all interfaces of the
+// store.
 //
 // A single clock decides for all clients when a lease, a reservation or a queue entry ends: the
 // server's clock or, for a file, the machine's clock. The clocks of the client processes may differ
-// by hours, so a store must not compare them with each other. The field Until of a request is by
-// the sender's clock; the store converts it.
+// by hours, so a store must not compare them with each other. A request's Until is a time of the
+// sender's clock. The store converts it to the deciding clock.
 //
 // A request can take effect although its reply is lost. The client then sends it again. The second
-// execution must not grant, queue or release anything more, and its result must be the same.
+// execution must not grant, queue or release anything more, and must return the same result.
 //
-// Contention is a reply; an error is a failure. A store returns ErrUnavailable, ErrWrongType or
-// ErrInvalid; only Extend can also return ErrLost. ErrUnavailable means an unknown outcome or a
-// rejected request: see [UnavailableError]. A store never returns ErrBusy.
+// A busy name is no error: the reply describes it. A store returns only ErrUnavailable,
+// ErrWrongType or ErrInvalid; only Extend can also return ErrLost. ErrUnavailable means an unknown
+// outcome or a rejected request: see [UnavailableError]. Only a Client returns ErrBusy.
 //
 // All methods are safe for concurrent use. They return soon after their ctx ends, even if the
 // server hangs. If ctx ended before the call, they return ErrUnavailable at once.
@@ -79,55 +79,59 @@ func DeadlineOf(ctx context.Context) time.Time {
 //
 // A store that forwards to another store should embed a *[Full], which forwards all methods.
 type Store interface {
-	// Acquire acquires the name for r.Token, or adds the token to the wait queue.
+	// Acquire acquires the name for r.Token. If the name is not free and r.Queue is set, it adds the
+	// token to the wait queue.
 	//
 	// Acquire is idempotent by token. If the token already holds the name, the reply is Held, and a
 	// remaining time shorter than r.TTL is raised to r.TTL. If the token already waits, it keeps
 	// its queue entry, and the request is its heartbeat.
 	//
-	// Acquire returns by r.Until. It neither grants nor queues after r.Until, even if the request
-	// is delivered later; it then returns ErrUnavailable.
+	// Acquire returns at r.Until at the latest. A request that the server receives after r.Until
+	// changes nothing, and Acquire returns ErrUnavailable.
 	//
-	// The fence in a reply is larger than each fence granted before on the name. A repeated request
-	// returns a fence that is not smaller than the previous reply's.
+	// If the reply is Held, its fence is larger than each earlier fence on the name. If the token
+	// repeats the request while it holds the name, its fence never becomes smaller.
 	//
 	// A request for several names is sent only to a [Grouper]. It acquires all names or none, in a
-	// single step, and waits in all their queues with the same ticket. If the token held all names
-	// and has lost some since, the request also releases the rest. No hand-off grants such a request.
-	// Instead, when a name is released and the request is first in the name's queue, the store
-	// sends it EventRetry.
+	// single step. It waits in all their queues with the same ticket. If the token held all names but
+	// lost some of them, the request releases the other names. A release never grants a name to such a
+	// request. Instead, when the request is first in the queue for the released name, the store sends
+	// EventRetry.
 	Acquire(ctx context.Context, r AcquireRequest) (AcquireReply, error)
 
 	// Cancel undoes an Acquire whose outcome is unknown or unwanted: afterwards the token neither
-	// holds nor waits. If the token held the name, the next waiters get it. Here r.Until limits the
-	// Cancel, not the Acquire: a Cancel delivered after r.Until does nothing.
+	// holds nor waits. If the token held the name, the name is granted to the next waiters. Here
+	// r.Until is the limit for the Cancel: if the server receives it later, it does nothing.
 	Cancel(ctx context.Context, r AcquireRequest) error
 
-	// Release ends the lease with r.Token and grants the name to the first live waiters that fit,
-	// in the same atomic step. It returns false if the token did not hold the name.
+	// Release ends the lease with r.Token. In the same atomic step it grants the name to the next
+	// waiters with unexpired queue entries, as many as fit within the limit. It returns false if the
+	// token did not hold the name.
 	//
-	// If r.LastUse is not set, a Release delivered after r.Until does nothing, because the token may
-	// be in use again.
+	// Without r.LastUse, a Release does nothing if the server receives it after r.Until: the token may
+	// be in use for a new lease.
 	//
-	// With r.Reserve, Release grants nothing. It sends EventRetry to the first waiter, and the
-	// reply to the waiter's next request says when the name becomes free.
+	// With r.Reserve, the name stays unavailable, so Release grants nothing. It sends EventRetry to
+	// the first waiter. The reply to this waiter's next request contains the time until the name is
+	// free.
 	Release(ctx context.Context, r ReleaseRequest) (bool, error)
 
-	// Extend raises each lease's remaining time to its TTL, with as few round trips as possible.
-	// The i-th result is nil if the i-th token held the name, and ErrLost if it certainly did not.
-	// After any other error the outcome is unknown. Extend never shortens a lease, and never
-	// restores an ended lease.
+	// Extend raises each lease's remaining time to its TTL, with as few round trips as possible. The
+	// i-th result belongs to the i-th request: nil if the token held the name, and ErrLost if it
+	// certainly did not. After any other error the outcome is unknown. Extend never shortens a lease,
+	// and never restores an ended lease.
 	Extend(ctx context.Context, requests []ExtendRequest) []error
 
-	// Watch calls on with each event of a client, until ctx ends. Several goroutines can call on at
-	// the same time. Watch reconnects after a failure. Each time events begin to flow, it calls on
-	// with EventConnected. Events are hints: a lost event only adds latency. Watch returns before
-	// ctx ends only if the store never sends notifications.
+	// Watch receives a client's events until ctx ends, and calls on(event) for each event. The calls
+	// can come from several goroutines at once. Watch reconnects after a failure. After it connects or
+	// reconnects, the first event is EventConnected. Events are hints: a lost event only adds latency.
+	// Watch returns before ctx ends only if the store never sends events.
 	//
-	// A store may send its own requests for a Watch, such as pings. While busy returns false, the
-	// client neither holds nor waits, and the store should send no such requests. Soon after busy
-	// returns true again, the store should verify that events can arrive. It calls busy from time
-	// to time, from any goroutine. A nil busy means always busy.
+	// A store may send its own requests during a Watch, such as pings. The function busy reports
+	// whether the client holds or waits for any name. The store calls busy from time to time, from any
+	// goroutine. While busy returns false, the store should send no requests of its own. Soon after
+	// busy returns true again, the store should verify that events can arrive. A nil busy means always
+	// busy.
 	Watch(ctx context.Context, client string, busy func() bool, on func(Event)) error
 }
 
@@ -229,26 +233,26 @@ type ReleaseRequest struct {
 	Name      string
 	Token     string
 	Fence     uint64        // the lease's fence; zero if unknown
-	Reserve   time.Duration // keep the name unavailable for this long: its Holder is then Reserved; zero: release it
-	Until     time.Time     // no effect after this instant, by this process's clock; zero: the store's own limit applies
-	Unreserve bool          // end a reservation made by this token's earlier release, but no lease
+	Reserve   time.Duration // end the lease, but keep the name unavailable for this long; zero: free the name at once
+	Until     time.Time     // the request does nothing after this instant, by this process's clock; zero: the store sets a limit
+	Unreserve bool          // end only a Reserve of this token's earlier release; do not end a lease
 
-	// LastUse promises that no later Acquire uses this token. A late delivery then finds nothing to
-	// release, so the server need not check Until.
+	// LastUse promises that no later Acquire uses this token. A release that arrives late can then end
+	// no newer lease, so the server need not check Until.
 	LastUse bool
 
 	// Vote is set only by a quorum: see Voter.
 	Vote *Vote
 }
 
-// An ExtendRequest extends a single lease. The store can record its fence and client, for Inspect
-// and Revoke.
+// An ExtendRequest extends a single lease. The store can record the lease's fence and client for
+// later calls to Inspect and Revoke.
 type ExtendRequest struct {
 	Name   string
 	Token  string
 	Client string
-	Fence  uint64 // zero if unknown
-	TTL    time.Duration
-	Weight int // the part of Limit; zero if unknown, as for an attached lease
+	Fence  uint64        // zero if unknown
+	TTL    time.Duration // raise a shorter remaining time to this
+	Weight int           // how much of Limit the lease holds; zero if unknown, as after Client.Attach
 	Limit  int
 }

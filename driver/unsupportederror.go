@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// An UnsupportedError reports a request whose optional interface the store lacks. Nothing was sent.
-// errors.Is finds errors.ErrUnsupported in it, and ErrInvalid, because the request can never
-// succeed.
+// An UnsupportedError reports that the store lacks the optional interface for a request. Nothing
+// was sent. errors.Is finds errors.ErrUnsupported in it, and ErrInvalid, because the request can
+// never succeed.
 //
-// A store also returns an UnsupportedError from a method not allowed by its configuration.
+// A store also returns an UnsupportedError if its configuration does not allow the method.
 type UnsupportedError struct {
 	Op        string // revoke, inspect, …
 	Name      string // empty if the operation concerns several names

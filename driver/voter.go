@@ -3,9 +3,9 @@ package driver
 import "time"
 
 // A Voter is a Store that can be a node in a quorum: see package quorum. The quorum asks all its
-// nodes for their votes; a vote is a lease on the node. The quorum's requests have a Vote, which a
-// Voter processes in Acquire, Cancel, Resize and Release. Other stores ignore it. Requests on a
-// name share a single queue, with or without a Vote.
+// nodes for their votes. A vote is a lease on the node. The quorum's requests contain a Vote. A
+// Voter uses the Vote in Acquire, Cancel, Resize and Release; other stores ignore it. Requests with
+// and without a Vote wait in the same queue.
 type Voter interface {
 	Store
 	Resizer
@@ -14,28 +14,30 @@ type Voter interface {
 	Inspector
 	Lister
 
-	// CanVote returns nil, or ErrInvalid with the reason if the store's configuration does not
-	// allow it to be a node. It does no I/O.
+	// CanVote returns nil if the store can be a node. If the store's configuration does not allow
+	// this, it returns ErrInvalid with the reason. It does no I/O.
 	CanVote() error
 }
 
-// A Vote is a quorum's addition to a request for its nodes. A request with a Vote is for a single
-// name. A Vote must not change after it was sent.
+// A Vote contains the fields that a quorum adds to a request for its nodes. Such a request has a
+// single name. A Vote must not change after it was sent.
 type Vote struct {
-	Ticket uint64 // the queue entry's ticket: smaller tickets are served first, on all nodes
-	Fence  uint64 // the smallest fence for a grant
+	Ticket uint64 // the ticket of the queue entry; all nodes serve smaller tickets first
+	Fence  uint64 // the node grants this fence or a larger fence
 
-	// RecoveryWindow is how long a node must have kept its data before it grants. Until then,
-	// Acquire returns a RecoveringError in a Refused UnavailableError, unless the token holds the
-	// name.
+	// RecoveryWindow is how long a new or restarted node must not grant the name: it may have lost a
+	// lease. During this time, Acquire returns an UnavailableError with Refused and a RecoveringError,
+	// unless the token already holds the name.
 	RecoveryWindow time.Duration
 
-	// Relinquish hands off the name to an older waiting request, if the token holds it.
+	// Relinquish is for an Acquire with Queue whose token holds the name. If a request with a smaller
+	// ticket waits, this request gets the name, and the token waits again.
 	Relinquish bool
 }
 
-// A VoteReply is a node's addition to its reply to a request with a Vote, and to the grant's event.
-// If the token does not hold the name, the reply's Fence is the node's fence high-water mark.
+// A VoteReply contains the fields that a node adds to its reply to a request with a Vote, and to
+// EventGranted. If the token does not hold the name, AcquireReply.Fence is the largest fence that
+// the node has recorded.
 type VoteReply struct {
-	Node string // the node's incarnation, which changes if the node loses its data
+	Node string // an identifier for the node's data, which changes if the data is lost
 }

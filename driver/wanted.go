@@ -5,18 +5,18 @@ import "context"
 // MaxWanted is how many of a name's holders a store must at least notify with EventWanted.
 const MaxWanted = 64
 
-// A WantedNotifier is a Store that notifies holders when requests wait. Without it, the Client
-// inspects the name once at each renewal, if the store is an Inspector. Otherwise a holder is never
-// notified.
+// A WantedNotifier is a Store that notifies holders when requests wait. With another Store that is
+// an Inspector, the Client inspects the name at each renewal instead. If the Store is neither,
+// holders are never notified.
 type WantedNotifier interface {
-	// NotifyWanted asks for an EventWanted: the store sends it to r.Client when a request joins the
-	// name's empty wait queue while r.Token holds the name. If a request already waits,
-	// NotifyWanted returns true, and no event need follow. It returns false if the token does not
-	// hold the name.
+	// NotifyWanted asks the store for an EventWanted. If a request joins the name's empty wait queue
+	// while r.Token holds the name, the store sends the event to r.Client. If a request already waits,
+	// NotifyWanted returns true, and the store need not send the event. If the token does not hold the
+	// name, NotifyWanted returns false.
 	//
-	// The store sends at most one event for each call. A lost event only adds latency, because a
-	// Client repeats the call. If there are more than MaxWanted shared holders, the store need not
-	// notify them all.
+	// The store sends at most one event for each call. A lost event only adds latency, because the
+	// Client calls NotifyWanted again. If a name has more than MaxWanted shared holders, the store
+	// need not notify all of them.
 	NotifyWanted(ctx context.Context, r WantedRequest) (wanted bool, err error)
 }
 

@@ -82,7 +82,7 @@ import (
 //
 // rdb must be a *redis.Client or a *redis.ClusterClient. With nil or any other type, every call to
 // the store returns dibs.ErrInvalid. The type redis.Ring is unsafe for locks: when a server does
-// not answer, it moves the key to another server, where the lock is free. Other
+// not answer, a Ring uses another server for the key, where the lock is free. Other
 // redis.UniversalClient implementations are rejected because they can route keys in any way.
 func New(rdb redis.UniversalClient, options ...redisstore.Option) *redisstore.Store {
 	if driver.IsNil(rdb) {

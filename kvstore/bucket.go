@@ -10,37 +10,41 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// A Bucket is a key-value service for a lock store. All clients of a bucket exclude each other, and
-// nothing else may use it. Each method returns soon after its ctx ends. All are safe for concurrent
-// use. Package buckettest checks all this.
+// A Bucket is a key-value service in which New stores locks. All clients of a bucket exclude each
+// other, and nothing else may use the bucket. Each method returns soon after its ctx ends. All
+// methods are safe for concurrent use. Package buckettest tests a Bucket.
 //
 // Keys consist of letters, digits, and "=._-". They do not begin or end with a full stop. A name
-// with 512 ASCII letters needs a key of 517 bytes; any other byte in a name takes three.
+// with 512 ASCII letters needs a key of 517 bytes. A letter, a digit, "_" or "-" in a name takes
+// one byte in the key; any other byte takes three.
 type Bucket interface {
-	// Get returns a key's value. It reads the value written by the last Swap, from any client.
-	// Revision 0 means that there is no value.
+	// Get returns a key's value, as the last successful Swap by any client wrote it: a stale read is
+	// not allowed. If there is no value, Value.Revision is 0.
 	Get(ctx context.Context, key string) (Value, error)
 
-	// Swap writes a value, or deletes the key if the value is nil. It does so only if the key is
-	// still at this revision; otherwise it returns ErrConflict and changes nothing. Any other error
-	// means that the outcome is unknown. So Swap must not repeat a request without a reply: the
-	// repeated request could find the value written by the first.
+	// Swap is a compare-and-swap: it writes a value, or deletes the key if the value is nil. It does
+	// so only if the key still has this revision; 0 means no value. Otherwise it returns ErrConflict
+	// and changes nothing. After any other error the outcome is unknown. Swap must not repeat a
+	// request that got no reply: the first request may have changed the revision, so the repeated
+	// request would return ErrConflict.
 	//
-	// A revision never comes again for a key, not even after the key was deleted. Otherwise a late
-	// Swap could erase a valid lease.
+	// A key must never get the same revision twice, not even after the key was deleted. Otherwise a
+	// late Swap could erase a valid lease.
 	Swap(ctx context.Context, key string, value []byte, revision uint64) error
 
-	// Watch calls on once when it begins to watch the key, and soon after each later change to the
-	// key. A single call can report several changes. Watch returns when ctx ends, or with an error
-	// after it lost its connection; then the store calls it again. A call is a hint: a lost call
-	// costs only latency. Without the first call, each hand-off waits for a poll.
+	// Watch calls on() when it begins to watch the key, and soon after each later change to the key. A
+	// single call can report several changes. Watch returns when ctx ends, or with an error after it
+	// lost its connection; then the store calls Watch again. The calls are hints: a lost call costs
+	// only latency. But if the first call is missing, the store detects each grant to a waiter only by
+	// polling.
 	Watch(ctx context.Context, key string, on func()) error
 
-	// List calls on with each key that begins with prefix, from a single goroutine.
+	// List calls on(key) for each key that begins with prefix, from a single goroutine.
 	List(ctx context.Context, prefix string, on func(key string)) error
 
-	// Now returns the service's time, the only clock for expiry, in milliseconds or better. The
-	// clock is read between the call and the return. Two clients' clocks are never compared.
+	// Now returns the time of the service's clock, with a resolution of 1 ms or better. Leases expire
+	// by this clock only, so clients' clocks may differ. The returned time must lie between the start
+	// and the end of the call.
 	Now(ctx context.Context) (time.Time, error)
 }
 
@@ -53,8 +57,8 @@ type Value struct {
 // ErrConflict means that a key's revision differs from the revision passed to Swap.
 var ErrConflict = errors.New("the key has changed")
 
-// New returns a store in a bucket. The bucket stays the caller's. With nil, or a nil pointer, each
-// store call returns driver.ErrInvalid.
+// New returns a store in a bucket. The store never closes the bucket. With nil, or a nil pointer,
+// each store call returns driver.ErrInvalid.
 func New(b Bucket) *Store {
 	if driver.IsNil(b) {
 		return &Store{tables: noTables{"kvstore.New: the Bucket is nil"}, groups: eachAlone}

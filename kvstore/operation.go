@@ -26,8 +26,9 @@ const (
 	expire        verb = "expire" // by a service, for itself
 )
 
-// An Operation is a request on lock tables, with its result. It can run again, on another state,
-// and stores the last run's result. It is valid until Do returns.
+// An Operation is a request to lock tables (see Tables), with its result. Tables can run an
+// Operation again, for example after a conflict: the last run's result counts. An Operation must
+// not be used after Do returns.
 type Operation struct {
 	verb  verb
 	until time.Time
@@ -53,8 +54,9 @@ type Operation struct {
 	err      error
 }
 
-// Run runs the operation. The table must contain at least its names' locks. Run returns the
-// notifications to send after the change is stored.
+// Run runs the operation on a table, and changes the table. The table must contain at least the
+// locks on the operation's Names. Run returns the notifications. The caller must store the table
+// first, and then send them.
 func (o *Operation) Run(t *Table, now Now) (notifications []Notification) {
 	switch o.verb {
 	case acquire:

@@ -8,16 +8,17 @@ import (
 	"github.com/dibslock/dibs/internal/locktable"
 )
 
-// Tables are lock tables that run an operation in a single step, without a race: in memory under a
-// mutex, or in a transaction. Over makes a store from them. A key-value service without
-// transactions is a Bucket instead: see New.
+// Tables store the locks, their holders and wait queues. They run each operation atomically: in
+// memory under a mutex, or in a transaction. Over makes a store from Tables. For a key-value
+// service without transactions, implement a Bucket instead: see New.
 type Tables interface {
-	// Do runs op on the locks of op.Names, at the time of the clock for expiry, and stores the
-	// changes. Then it sends the notifications. If Do fails, it changed nothing, or the outcome is
-	// unknown. Do returns by op.Deadline.
+	// Do calls op.Run with the locks on op.Names and the time, and stores the changes. All clients
+	// must use the same clock for this time, because leases expire by it. Then Do sends the
+	// notifications. If Do returns an error, it changed nothing, or the outcome is unknown. Do returns
+	// at op.Deadline at the latest.
 	Do(ctx context.Context, op *Operation) error
 
-	// Watch is as in driver.Store. busy is not nil.
+	// Watch has the same contract as driver.Store's Watch. busy is never nil.
 	Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error
 }
 

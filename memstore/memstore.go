@@ -32,8 +32,8 @@ type Option struct{ apply func(*config) }
 // A config contains the values that options change.
 type config struct{ clock func() time.Time }
 
-// Clock sets the store's clock; the default is time.Now. Tests can use it to let the clock drift or
-// jump. If now is nil, each store call returns ErrInvalid.
+// Clock sets the store's clock; the default is time.Now. With another clock, tests can simulate
+// drift and jumps. If now is nil, each store call returns ErrInvalid.
 func Clock(now func() time.Time) Option { return Option{func(c *config) { c.clock = now }} }
 
 // New returns an empty store.
@@ -63,11 +63,13 @@ func (s *Store) LoseData() {
 	}
 }
 
-// Guard returns ErrLost if any lease in ctx is no longer held at this moment. If ctx contains no
-// lease from this store, it returns ErrInvalid. ctx comes from Do or Lease.Context.
+// Guard returns nil if all leases in ctx are still held at this moment, and ErrLost otherwise. If
+// ctx contains no lease from this store, Guard returns ErrInvalid. ctx comes from Do or
+// Lease.Context.
 //
-// It takes the place of a database's Guard in a unit test. The database's Guard also keeps others
-// out until its transaction ends; here there is no transaction.
+// In a unit test, this Guard can replace the Guard of a database store such as pgstore. The
+// database's Guard also keeps other owners out until the transaction ends. This Guard has no
+// transaction, so another owner can be granted the names right after the call.
 func (s *Store) Guard(ctx context.Context) error {
 	leases, err := guard.In(ctx, s)
 	if err != nil {

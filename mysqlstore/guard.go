@@ -13,30 +13,33 @@ import (
 )
 
 // Guard ties a transaction in the store's database to the leases in ctx. It returns ErrLost if any
-// of these leases ended. Otherwise nobody else is granted their names before the transaction ends.
-// So a process stopped for longer than its TTL cannot write. ctx comes from Do or Lease.Context.
+// of these leases ended. If it returns nil, no other owner is granted the leases' names before the
+// transaction ends. So a process that was stopped for longer than its TTL cannot write after
+// another owner's grant. ctx comes from Do or Lease.Context.
 //
-// An expired lease still guards if nobody ended it since: nobody else held its names.
+// Guard also returns nil for an expired lease that no other request has ended yet: until then, no
+// other owner was granted its names.
 //
 // Call Guard as the transaction's first statement, and roll back at once after an error. Guard
-// costs a round trip for each name, or two: see New. Renewals and the wait queue do not wait for a
-// guard. A long transaction delays only the next holder, and only if the lease ended meanwhile.
+// costs one or two round trips for each name: see New. Renewals and the wait queue do not wait for
+// a guard. A long transaction delays only the next holder, and only if the lease ended meanwhile.
 //
-// The server can end a transaction before its Commit: after a statement that commits (DDL, BEGIN,
-// LOCK TABLES), or with an error (1213, 1020, 1205 with innodb_rollback_on_timeout). Then the guard
-// ends, and each later statement is committed separately. The rollback to a savepoint ends a guard
-// only if, before that savepoint, the transaction neither called Guard nor used a table.
+// The server can end a transaction before its Commit. Some statements commit it: DDL, BEGIN, LOCK
+// TABLES. Some errors roll it back: 1213, 1020, and 1205 with innodb_rollback_on_timeout. Then the
+// protection ends, and the server commits each later statement separately. A rollback to a
+// savepoint ends the protection if, before that savepoint, the transaction neither called Guard nor
+// used a table.
 //
 // If this may have happened, call Guard again as the last statement. It returns ErrInvalid if the
-// transaction ended. If it returns nil, nobody else was granted the names since the lease began,
-// nor will be before the currently open transaction ends.
+// transaction ended. If it returns nil, no other owner was granted the names since the lease began,
+// and none is granted them before the open transaction ends.
 //
 // Guard returns ErrInvalid
 //
 //   - if the server ended the transaction, or the transaction is read-only;
-//   - in an XA transaction: XA PREPARE would end the guard;
-//   - at repeatable read, if the transaction read a table before the lease was acquired: it does
-//     not see the last holder's writes;
+//   - in an XA transaction: XA PREPARE would end the protection;
+//   - at repeatable read, if the transaction read a table before the lease was acquired: its
+//     snapshot does not contain the last holder's writes;
 //   - if ctx carries no lease from this store. A context from dibs.WithFence or package cohort
 //     carries none.
 func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {

@@ -11,7 +11,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) 
 	return s.db.Inspect(ctx, name)
 }
 
-// InspectAll implements driver.Lister. A query is for at most 500 names. Without a deadline in ctx,
+// InspectAll implements driver.Lister. It reads up to 500 names in a query. If ctx has no deadline,
 // driver.OperationTimeout limits each query.
 func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	return s.db.InspectAll(ctx, names)

@@ -21,14 +21,14 @@ const (
 )
 
 // Migrate brings the tables and procedures to Version: it creates them, or upgrades an earlier
-// version. Programs with an earlier version can continue meanwhile. Migrate changes nothing if the
-// database already has this version or a later version. If it was interrupted, call it again: the
-// server commits each statement, and the next call continues from there. It can run in several
-// processes at once. It ends with ctx, and after at most a minute.
+// version. Programs with an earlier version can use locks meanwhile. If the database already has
+// this version or a later version, Migrate changes nothing. The server commits each statement
+// separately. So after an error call Migrate again: it continues with the remaining statements.
+// Several processes can call it at once. It returns an error when ctx ends, or after a minute.
 //
-// It needs the rights CREATE, CREATE ROUTINE, INSERT and SELECT, and ALTER for an upgrade. It
-// returns an error if the database contains another program's tables with the same names. The error
-// for an invalid prefix matches driver.ErrInvalid.
+// It needs the privileges CREATE, CREATE ROUTINE, INSERT and SELECT, and ALTER for an upgrade. It
+// returns an error if the database contains another program's tables with the same names. For an
+// invalid table prefix, the error matches driver.ErrInvalid.
 func (s *Store) Migrate(ctx context.Context) error {
 	return s.migrateTo(ctx, Version, func(version int) []string { return up(s.prefix, version) })
 }
@@ -127,8 +127,8 @@ func isDuplicate(err error) bool {
 	return slices.Contains([]uint16{table, procedure, column, index}, numberOf(err))
 }
 
-// SchemaVersion returns the version of the tables and procedures, or 0 if there are none. A later
-// release's version is larger than Version.
+// SchemaVersion returns the version of the tables and procedures in the database, or 0 if there are
+// none. The result is larger than Version if a later release of this package migrated them.
 func (s *Store) SchemaVersion(ctx context.Context) (version int, err error) {
 	ctx, cancel := context.WithDeadline(ctx, driver.DeadlineOf(ctx))
 	defer cancel()

@@ -32,13 +32,13 @@ func file(name string) string {
 
 // SQL returns the statements that change the tables and procedures from one version to another, for
 // a migration tool. Send each statement separately: a procedure's body contains semicolons. Version
-// 0 is a database without dibs. If to is less than from, the statements undo the versions in
-// between: to 0 removes all tables with their leases. If a version does not exist, the error
-// matches driver.ErrInvalid.
+// 0 is a database without dibs, and Version is the newest. If to is less than from, the statements
+// undo the versions in between. If to is 0, they remove all tables with their leases. If a version
+// does not exist, the error matches driver.ErrInvalid.
 //
-// A statement that changes a table waits for the transactions that use the table. Later
-// transactions wait behind the statement. So set lock_wait_timeout, and repeat a statement that
-// exceeds it. Migrate does both.
+// A statement that changes a table waits until all transactions that use the table end. Meanwhile
+// new requests for locks wait behind the statement. So set lock_wait_timeout, and repeat a
+// statement that exceeds it. Migrate does both.
 func SQL(prefix string, from, to int) (statements []string, err error) {
 	return sqlstore.Migration(from, to, Version,
 		func(version int) []string { return up(prefix, version) },

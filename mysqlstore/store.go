@@ -44,10 +44,9 @@ type config struct{ prefix string }
 // CheckTablePrefix for the limits.
 func TablePrefix(prefix string) Option { return Option{func(c *config) { c.prefix = prefix }} }
 
-// New returns a store on the database. The database handle stays the caller's: the store never
-// closes it. The tables must exist: see Migrate. New does no I/O. With interpolateParams=true in
-// the data source name, an operation is a single round trip; otherwise it is two. If the database
-// is nil, each store call returns ErrInvalid.
+// New returns a store on the database. The store never closes db. The tables must exist: see
+// Migrate. New does no I/O. With interpolateParams=true in the data source name, an operation needs
+// a single round trip; otherwise it needs two. If db is nil, each store call returns ErrInvalid.
 func New(db *sql.DB, options ...Option) *Store {
 	c := config{prefix: "dibs_"}
 	for _, o := range options {

@@ -7,8 +7,8 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// NotifyWanted implements driver.WantedNotifier. The client fetches its events more often for a
-// minute after each call: see Watch.
+// NotifyWanted implements driver.WantedNotifier. If no request waits yet, Watch then polls for the
+// client's events at least every 250 ms for a minute.
 func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (wanted bool, err error) {
 	if err := cmp.Or(driver.CheckWanted(r), checkTexts("notify wanted", r.Name, r.Token, r.Client)); err != nil {
 		return false, err

@@ -11,25 +11,25 @@ import (
 )
 
 // Guard ties a transaction in the store's database to the leases in ctx. It returns ErrLost if any
-// of these leases is no longer held. If it returns nil, no other owner is granted the names of
-// these leases before the transaction ends. A rollback to a later savepoint does not end the guard.
-// So a process that was stopped for longer than its TTL cannot write. ctx comes from Do or
-// Lease.Context.
+// of these leases is no longer held. If it returns nil, no other owner is granted the leases' names
+// before the transaction ends. So a process that was stopped for longer than its TTL cannot write
+// after another owner's grant. A rollback to a later savepoint does not end this protection. ctx
+// comes from Do or Lease.Context.
 //
 // Call Guard before the transaction's first write. It costs a round trip for each name. Renewals
 // and the wait queue do not wait for a guard. A long transaction delays only the next holder, and
-// only if the lease expired meanwhile. A prepared transaction (PREPARE TRANSACTION) is guarded
-// until COMMIT PREPARED.
+// only if the lease expired meanwhile. After PREPARE TRANSACTION, the protection lasts until COMMIT
+// PREPARED.
 //
-// At isolation level repeatable read or serializable, call Guard as the first statement. The error
-// has SQLSTATE 40001 if the lock changed after the transaction's snapshot: a lease was renewed or
-// granted, or a request began to wait. Then repeat the transaction.
+// At isolation level repeatable read or serializable, call Guard as the first statement. If the
+// lock changed after the transaction's snapshot, the error has SQLSTATE 40001. Such a change is a
+// renewal, a grant, or a request that begins to wait. Repeat the transaction after this error.
 //
 // Guard returns ErrInvalid
 //
-//   - after SAVEPOINT, which is pgx's nested Begin: a rollback to the savepoint would end the
-//     guard. Call Guard before it, in the outer transaction. After the rollback of a nested
-//     transaction of pgx, its savepoint still exists, so Guard still returns ErrInvalid.
+//   - after SAVEPOINT, which pgx's nested Begin also sends: a rollback to the savepoint would end
+//     the protection. Call Guard in the outer transaction, before the savepoint. After a nested pgx
+//     transaction is rolled back, its savepoint still exists, so Guard still returns ErrInvalid.
 //   - in a read-only transaction;
 //   - if ctx carries no lease from this store. A context from dibs.WithFence or package cohort
 //     carries none.

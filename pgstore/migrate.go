@@ -20,9 +20,9 @@ const (
 )
 
 // Migrate brings the schema to Version: it creates the tables and functions, or upgrades an earlier
-// version. Programs with an earlier version can continue meanwhile. Migrate changes nothing if the
-// schema already has this version or a later version. It can run in several processes at once. It
-// ends with ctx, and after at most a minute.
+// version. Programs with an earlier version can use locks meanwhile. If the schema already has this
+// version or a later version, Migrate changes nothing. Several processes can call it at once. It
+// returns an error when ctx ends, or after a minute.
 //
 // To create the schema, it needs CREATE on the database, or on the schema if that exists. To
 // upgrade it, it must run as the tables' owner. It returns an error if the schema contains another
@@ -95,8 +95,8 @@ func (s *Store) before(ctx context.Context, tx pgx.Tx, version int) (statements 
 	return []string{in(s.schema, version, createSchemaSQL)}, nil
 }
 
-// SchemaVersion returns the schema's version, or 0 if tables are missing. A later release's version
-// is larger than Version.
+// SchemaVersion returns the schema's version in the database, or 0 if tables are missing. The
+// result is larger than Version if a later release of this package migrated the schema.
 func (s *Store) SchemaVersion(ctx context.Context) (version int, err error) {
 	if err := s.conns.check(); err != nil {
 		return 0, err

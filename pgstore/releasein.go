@@ -8,10 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ReleaseIn releases a lease when the transaction commits: the innermost lease in ctx from this
-// store. So the next holder sees the transaction's writes, and a crash cannot separate the release
-// from the writes. If MinHold or Once keeps a name unavailable, it stays unavailable. If the
-// transaction is rolled back, the lease continues. ctx comes from Do or Lease.Context.
+// ReleaseIn makes the transaction's commit also release a lease from this store. If ctx contains
+// several such leases, the commit releases the innermost. So the next holder sees the transaction's
+// writes, and a crash cannot separate the release from the writes. If MinHold or Once keeps the
+// name unavailable after a release, it also does so after the commit. If the transaction is rolled
+// back, the lease continues. ctx comes from Do or Lease.Context.
 //
 // ReleaseIn is also a Guard for all leases in ctx: it returns ErrLost if any of them is no longer
 // held, and ErrInvalid in the same cases as Guard. It also returns ErrInvalid
@@ -20,10 +21,11 @@ import (
 //   - if a nested call and its caller share the lease (Reentrant): only the caller can end it;
 //   - if session_replication_role is replica.
 //
-// After ReleaseIn, PREPARE TRANSACTION fails and rolls the transaction back.
+// After ReleaseIn, the statement PREPARE TRANSACTION fails and rolls the transaction back.
 //
-// After the commit, return from Do or call Unlock, which returns nil. Until then the lease's
-// context stays valid, at most for the TTL, although others can acquire the names.
+// After the commit, return from Do's function or call Unlock, which returns nil. Do this soon:
+// until then the lease's context stays valid, for at most the TTL, although others can already
+// acquire the names.
 func (s *Store) ReleaseIn(ctx context.Context, tx *sql.Tx) error { return s.releaseIn(ctx, inSQL(tx)) }
 
 // ReleaseInPgx is ReleaseIn for a pgx transaction.

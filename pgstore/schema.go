@@ -32,13 +32,14 @@ func file(name string) string {
 
 // SQL returns the statements that change a schema from one version to another, for a migration
 // tool. Execute them in order, in a single transaction. A statement does not end with a semicolon,
-// but a function contains some. Version 0 is a database without dibs. If to is less than from, the
-// statements undo the versions in between: to 0 removes all tables with their leases, but not the
-// schema. If a version does not exist, the error matches driver.ErrInvalid.
+// but a function's body contains semicolons. Version 0 is a database without dibs, and Version is
+// the newest. If to is less than from, the statements undo the versions in between. If to is 0,
+// they remove all tables with their leases, but not the schema. If a version does not exist, the
+// error matches driver.ErrInvalid.
 //
-// A statement that changes a table waits for the transactions that use the table. Later
-// transactions wait behind the statement. So set lock_timeout, and repeat the migration if a
-// statement exceeds it. Migrate does both.
+// A statement that changes a table waits until all transactions that use the table end. Meanwhile
+// new requests for locks wait behind the statement. So set lock_timeout, and repeat the migration
+// if a statement exceeds it. Migrate does both.
 func SQL(schema string, from, to int) (statements []string, err error) {
 	all, err := sqlstore.Migration(from, to, Version,
 		func(version int) []string { return up(schema, version) },

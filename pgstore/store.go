@@ -45,14 +45,14 @@ type config struct {
 // Schema sets the tables' schema; the default is "dibs".
 func Schema(name string) Option { return Option{func(c *config) { c.schema = name }} }
 
-// Poll makes the store work without LISTEN: waiters poll, and slow down as more requests wait.
-// Lease.Wanted detects a waiter at the next renewal. Use it with a pooler in transaction mode, such
-// as PgBouncer, which does not support LISTEN.
+// Poll makes the store work without LISTEN. Waiters then poll, and each waiter polls less often
+// when more requests wait. Lease.Wanted detects a waiter only at the next renewal. Use this option
+// with a connection pooler in transaction mode, such as PgBouncer: this mode does not support
+// LISTEN.
 func Poll() Option { return Option{func(c *config) { c.poll = true }} }
 
-// New returns a store on the pool. The pool stays the caller's: the store never closes it. The
-// tables must exist: see Migrate. New does no I/O. If the pool is nil, each store call returns
-// ErrInvalid.
+// New returns a store on the pool. The store never closes the pool. The tables must exist: see
+// Migrate. New does no I/O. If the pool is nil, each store call returns ErrInvalid.
 func New(pool *pgxpool.Pool, options ...Option) *Store {
 	c := config{schema: "dibs"}
 	for _, o := range options {

@@ -54,9 +54,10 @@ type settings struct {
 	durable bool
 }
 
-// MaxTTL sets the longest lease TTL; the default is DefaultMaxTTL. A request with a longer TTL
-// returns ErrInvalid. A new or restarted node may have lost a lease, so it does not vote for this
-// long. All clients of the same nodes must use the same value.
+// MaxTTL sets the longest lease TTL; the default is DefaultMaxTTL. The value is 10 ms to 24 h;
+// otherwise New returns ErrInvalid. A request with a longer TTL returns ErrInvalid. A new or
+// restarted node may have lost leases, so it grants nothing for this time: see DurableNodes. All
+// clients of the same nodes must use the same value.
 func MaxTTL(ttl time.Duration) Option { return Option{func(s *settings) { s.maxTTL = ttl }} }
 
 // DurableNodes declares that nodes never lose data, so a new or restarted node votes at once. If a
@@ -64,12 +65,12 @@ func MaxTTL(ttl time.Duration) Option { return Option{func(s *settings) { s.maxT
 func DurableNodes() Option { return Option{func(s *settings) { s.durable = true }} }
 
 // New returns a store made of these nodes. It does no I/O. The nodes must be independent servers:
-// one node, or at least three. Choose an odd number: a fourth node can also fail, but four nodes
-// still tolerate only a single failure.
+// one node, or at least three. Choose an odd number: three and four nodes both tolerate only a
+// single failure.
 //
 // New returns ErrInvalid if a node is nil, appears twice, or cannot vote, like a cluster. It also
-// rejects two nodes, because the quorum would fail when either node fails. A server behind two
-// clients is detected only when both have voted; then Acquire returns ErrInvalid.
+// rejects two nodes, because the quorum would fail when either node fails. New cannot detect that
+// two nodes are clients of the same server. Acquire returns ErrInvalid after both have voted.
 func New(voters []driver.Voter, options ...Option) (*Store, error) {
 	set := settings{maxTTL: DefaultMaxTTL}
 	for _, o := range options {
@@ -93,12 +94,13 @@ func newStore(voters []driver.Voter, set settings) (*Store, error) {
 	return s, nil
 }
 
-// Close ends all calls and the redelivery to unreachable nodes. It waits at most 50 ms for messages
-// in flight; then it cancels them. If a node did not receive a release, the lease on this node ends
-// by its TTL. After Close, all operations return driver.ErrUnavailable.
+// Close ends all calls. It also ends the redelivery: repeated releases and cancels for unreachable
+// nodes. It waits at most 50 ms for requests in flight; then it cancels them. If a node did not
+// receive a release, the lease on this node ends after its TTL. After Close, all operations return
+// driver.ErrUnavailable.
 //
-// Close does not close the nodes. You should close the store's Clients first: they release their
-// leases. A second Close does nothing. The error is always nil.
+// Close does not close the nodes. You should close the store's Clients first, because they release
+// their leases. A second Close does nothing. The error is always nil.
 func (s *Store) Close() error {
 	if len(s.nodes.all) > 0 { // otherwise it is a zero Store
 		s.runner.close()

@@ -12,8 +12,9 @@ import (
 	"github.com/dibslock/dibs/quorum/internal/core"
 )
 
-// Acquire implements driver.Store. It sends the request to all nodes at once, and returns when a
-// majority gave the same answer, or can no longer do so.
+// Acquire implements driver.Store. It sends the request to all nodes at once. It returns when a
+// majority gave the same answer, or when no majority is possible any more. If a majority does not
+// answer, the error is driver.ErrUnavailable.
 func (s *Store) Acquire(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
 	if q.Until.IsZero() {
 		q.Until = time.Now().Add(driver.OperationTimeout)
@@ -50,8 +51,8 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 	return c.OK, c.Err
 }
 
-// Resize implements driver.Resizer. If a majority refuses to upgrade a reader to a writer, the
-// nodes that upgraded it downgrade it again.
+// Resize implements driver.Resizer. If no majority upgrades a reader to a writer, the nodes with
+// the upgrade undo it: the lease stays a reader.
 func (s *Store) Resize(ctx context.Context, q driver.AcquireRequest) (driver.AcquireReply, error) {
 	if q.Until.IsZero() {
 		q.Until = driver.DeadlineOf(ctx)
@@ -73,8 +74,9 @@ func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error
 	return c.OK, c.Err
 }
 
-// Extend implements driver.Store. All nodes receive the request. A lease is extended if a majority
-// of nodes extended it. Then each node without the lease is asked to vote for it again.
+// Extend implements driver.Store. It sends the request to all nodes. A lease is extended if a
+// majority of the nodes extended it. Then the nodes that lost the lease are asked to grant it
+// again.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	until := driver.DeadlineOf(ctx)
 	if err := s.checkStart(ctx, "extend", "", until); err != nil {
@@ -89,9 +91,10 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 	return c.Errs
 }
 
-// NotifyWanted implements driver.WantedNotifier. It queries all nodes, and needs a majority's
-// answers. A request waits if a majority says so, by reply or by event: a cancelled request may
-// still wait on a few nodes.
+// NotifyWanted implements driver.WantedNotifier. It queries all nodes, and returns
+// driver.ErrUnavailable unless a majority answers. It returns true, or the client receives
+// EventWanted, only after a majority reported a waiting request: a cancelled request may still wait
+// on a few nodes.
 func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool, error) {
 	if err := cmp.Or(driver.CheckWanted(r), s.checkStart(ctx, "notify wanted", r.Name, driver.DeadlineOf(ctx))); err != nil {
 		return false, err
@@ -106,10 +109,11 @@ func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 	return countTrue(valuesOf(answers)) >= s.nodes.majority, err
 }
 
-// ReserveFences implements driver.FenceReserver. All nodes raise their high-water marks. The
-// largest mark is the last fence, once a majority stored it. At least one node in this majority
-// has recorded each earlier grant, and gets the request for each later grant. Each node must be a
-// driver.FenceReserver.
+// ReserveFences implements driver.FenceReserver. Each node must be a driver.FenceReserver. All
+// nodes increase their high-water mark (the largest fence issued). ReserveFences returns the
+// largest mark as the last fence, after a majority stored it. Any two majorities share a node. So
+// the fences are larger than those of all earlier grants, and smaller than those of all later
+// grants.
 func (s *Store) ReserveFences(ctx context.Context, r driver.FenceRequest) (driver.FenceReply, error) {
 	if err := cmp.Or(driver.CheckFences(r), s.checkStart(ctx, "reserve fences", r.Name, driver.DeadlineOf(ctx))); err != nil {
 		return driver.FenceReply{}, err
@@ -158,8 +162,8 @@ func largestFence(replies []driver.FenceReply) (largest driver.FenceReply, known
 	return largest, known, refused
 }
 
-// Inspect implements driver.Inspector. A token with a majority's votes is a holder. The result
-// contains the nodes' states in State.Nodes, in the order given to New.
+// Inspect implements driver.Inspector. A token that holds the name on a majority of the nodes is a
+// holder. State.Nodes contains each node's state, in the order given to New.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	if err := s.checkStart(ctx, "inspect", name, driver.DeadlineOf(ctx)); err != nil {
 		return driver.State{}, err

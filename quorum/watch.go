@@ -68,8 +68,9 @@ func (s *watchers) wantedOn(node int, r driver.WantedRequest) {
 	}
 }
 
-// Watch implements driver.Store. A node's event is a vote or a hint. The client is connected while
-// a majority of the nodes is.
+// Watch implements driver.Store. It watches all nodes. A node's EventGranted counts as its vote.
+// Retry, wanted and revoked events reach the client after a majority of the nodes sent them.
+// EventConnected means that a majority is connected, and EventDisconnected that no majority is.
 func (s *Store) Watch(ctx context.Context, client string, busy func() bool, on func(driver.Event)) error {
 	n := len(s.nodes.all)
 	if n == 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/redisconn"
 )
 
-// Extend implements driver.Store. It makes a script call for each hundred locks. On a cluster each
-// slot gets its own call, behind a proxy each hash tag. All calls run concurrently.
+// Extend implements driver.Store. A script call extends up to a hundred locks. On a cluster they
+// are in the same slot, and behind a proxy they have the same hash tag. All calls run concurrently.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	errs := make([]error, len(requests))
 	until := driver.DeadlineOf(ctx)

@@ -89,11 +89,12 @@ func (s *Store) recogniseString(state *driver.State, now int64) {
 }
 
 // RevokeForeign implements driver.ForeignRevoker. It deletes the lock's key. For a Redisson lock it
-// also notifies Redisson's waiters, in the same way as forceUnlock. Waiters for a lock whose value
-// is a string are not notified.
+// also notifies Redisson's waiters, in the same way as Redisson's forceUnlock. For a lock whose
+// value is a string, it does not notify the other library's waiters.
 //
-// The lock is first compared with seen: a Redisson lock by its owner and its count; a string by its
-// value, and by its expiry unless the value is unique.
+// It deletes the key only if the lock is still the same as in seen. A Redisson lock must have the
+// same owner and the same count of reentrant locks. A string must have the same value. If the value
+// is not unique to the owner, such as "1", the expiry must also be the same.
 func (s *Store) RevokeForeign(ctx context.Context, name string, seen driver.Foreign) (did string, err error) {
 	const op = "revoke"
 	if err := s.check(name); err != nil {

@@ -16,8 +16,9 @@ import (
 // maxListed is the maximum number of holders, and also of waiters, in a State.
 const maxListed = 100
 
-// Inspect implements driver.Inspector. If a value with another type disappears before it can be
-// described, such as another library's released lock, Inspect reads the name again.
+// Inspect implements driver.Inspector. The description of a value with another type needs a second
+// call. If the value disappears before this call, such as another library's lock after its release,
+// Inspect reads the name again.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	state, err := s.inspect(ctx, name)
 	var wrong *driver.WrongTypeError
@@ -61,8 +62,8 @@ func (s *Store) recognise(ctx context.Context, state driver.State, now int64) dr
 	return state
 }
 
-// List implements driver.Lister. It scans the whole keyspace. It lists each possible lock key, but
-// no auxiliary keys of other libraries.
+// List implements driver.Lister. It scans the whole keyspace with SCAN, on each master. It lists
+// each key that can be a lock, but not the auxiliary keys of other libraries.
 func (s *Store) List(ctx context.Context, pattern string) ([]string, error) {
 	if s.format.Proxy {
 		return nil, fmt.Errorf("%w: list %q: a proxy cannot list keys: list each server behind it, with its own address and without Proxy", driver.ErrInvalid, pattern)

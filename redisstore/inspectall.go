@@ -20,11 +20,12 @@ const (
 	inspectsAtOnceSharded = 64
 )
 
-// InspectAll implements driver.Lister. It reads exclusive holders without waiters by plain
-// commands, a hundred names in a round trip. One script call inspects up to a hundred other names,
-// on a cluster only those in the same slot. In Redisson mode it inspects a single name. So do the
-// calls for names whose keys hold values with other types. If ctx has no deadline, each call is
-// bounded by driver.OperationTimeout. InspectAll ends with its first error.
+// InspectAll implements driver.Lister. Where possible, it first reads names with plain commands, a
+// hundred names in a round trip. This is enough for exclusive holders without waiters. A script
+// call then inspects up to a hundred of the other names, on a cluster only names in the same slot.
+// Some names need their own script call: all names in Redisson mode, otherwise names whose keys
+// hold values with other types. If ctx has no deadline, driver.OperationTimeout limits each call.
+// InspectAll returns the first error.
 func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State, error) {
 	for _, name := range names {
 		if err := s.check(name); err != nil {

@@ -14,16 +14,18 @@ import (
 
 // Proxy declares that a proxy is in front of several servers, and routes each command by the hash
 // tag in its first key: twemproxy, Codis, Envoy, and others. Each script then uses only keys with
-// the same hash tag. All clients that share names need this option. Otherwise two clients may hold
-// a name at once, because a proxy sends a request for several names to the first name's server.
-// checkup.Examine tests whether a proxy keeps a store's names together.
+// the same hash tag. All clients that share names need this option. Without it, two clients may
+// hold a name at once, because a proxy sends a request for several names to the first name's
+// server. checkup.Examine tests whether the proxy sends all names with the same hash tag to the
+// same server.
 //
 // A lease for several names needs the same hash tag in all of them, such as {user:7}:cart and
-// {user:7}:orders. Otherwise the request returns driver.ErrInvalid; List always does. The store
-// cannot be a quorum's node.
+// {user:7}:orders. Otherwise Acquire returns driver.ErrInvalid. List always returns
+// driver.ErrInvalid, because a proxy cannot list keys. The store cannot be a quorum's node.
 //
-// Proxies have no notifications. So waiters poll, and a holder detects a revocation at its next
-// renewal. A fence high-water mark lives for an hour after each grant.
+// Proxies forward no notifications. So waiters poll, and a holder detects a revocation at its next
+// renewal. The store keeps a name's fence high-water mark (the largest fence issued) for an hour
+// after each grant.
 //
 // Proxy cannot be combined with HiddenCluster, WithReplicas or Redisson. docs/redis.md describes
 // the set-up for each proxy.

@@ -10,19 +10,21 @@ import (
 
 // Redisson makes the store share its locks with Redisson, the library for Java: a name's lock is
 // the RLock with the same name. Each side waits while the other holds the lock. A release by dibs
-// notifies Redisson's waiters; dibs' first waiter polls. The default prefix is then empty. For a
-// NameMapper, set Prefix.
+// notifies Redisson's waiters. While Redisson holds the lock, dibs' first waiter polls. The default
+// prefix is then empty. If Redisson's NameMapper adds a prefix to names, set it with Prefix.
 //
-// For Redisson, a dibs lease is an RLock held by another process. It can be a mutex, a multi-lock,
-// an election or a periodic job. Readers and permits return driver.ErrInvalid, because Redisson
-// stores these in other forms. The store cannot be a quorum's node.
+// For Redisson, a dibs lease is an RLock held by another process. The lease can be a mutex, a
+// multi-lock (several names together), an election or a periodic job. Requests by readers and
+// semaphores return driver.ErrInvalid, because Redisson stores these locks in other forms. The
+// store cannot be a quorum's node.
 //
-// A key with another value returns driver.ErrWrongType, and is not changed. For example, an
-// RReadWriteLock must not share a name with an RLock.
+// If a key holds another value, a request returns driver.ErrWrongType and does not change it. For
+// example, an RReadWriteLock must not share a name with an RLock.
 //
-// All clients that share a name need this option, including dibs clients. dibs' waiters are served
-// in order. Between dibs and Redisson there is no order: while Redisson clients wait, both sides
-// hold the lock for about the same time. An RFairLock is in order only among its own threads.
+// All clients that share a name need this option, including dibs clients. dibs' waiters get the
+// lock in order. Between dibs and Redisson there is no order: while Redisson clients wait, both
+// sides hold the lock for about the same time. An RFairLock keeps the order only among Redisson's
+// threads.
 func Redisson() Option {
 	return Option{func(s *settings) { s.format.Redisson = true }}
 }

@@ -18,14 +18,16 @@ import (
 // lost. A lock granted in that moment is granted again by the next master. WithReplicas narrows
 // this window.
 
-// WithReplicas makes acquire and extend wait for at most timeout until n replicas confirm the
-// write. It uses WAIT on the same connection and, if the adapter can, in the same round trip. If
-// too few replicas confirm the write, the acquired lock is released, and the error is
-// driver.ErrUnavailable with a *ReplicasError. For a renewal, the outcome then counts as unknown. A
-// request that finds the name busy does not wait for replicas.
+// WithReplicas makes acquire and extend wait until n replicas confirm the write, for at most
+// timeout. It uses the command WAIT on the same connection and, if the adapter can, in the same
+// round trip. If too few replicas confirm the write, the error is driver.ErrUnavailable with a
+// *ReplicasError. After an acquire, the lock is then released. After an extend, the outcome is
+// unknown: the lease may be extended. A request that finds the name busy does not wait for
+// replicas.
 //
-// n is 1 to 1,000, and timeout at least 1 ms. An operation with less time left shortens the
-// timeout. docs/replicas.md describes the remaining risks.
+// n is 1 to 1,000, and timeout at least 1 ms; otherwise each request returns driver.ErrInvalid. If
+// an operation must end earlier, its timeout is shorter. docs/replicas.md describes the remaining
+// risks.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return Option{func(s *settings) { s.replicas = &replication{count: n, timeout: timeout} }}
 }
@@ -45,12 +47,12 @@ func (c *replication) check() error {
 	return nil
 }
 
-// A ReplicasError reports that too few replicas confirmed a write. It is the cause in a
-// driver.ErrUnavailable.
+// A ReplicasError reports that too few replicas confirmed a write in time: see WithReplicas.
+// errors.As finds it in the driver.UnavailableError.
 type ReplicasError struct {
-	Have, Want int
-	Within     time.Duration
-	Cause      error // why Have is not known; nil if it is
+	Have, Want int           // how many replicas confirmed the write, and how many are needed
+	Within     time.Duration // how long the store waited for them
+	Cause      error         // the reason why Have is unknown, or nil
 }
 
 func (e *ReplicasError) Error() string {

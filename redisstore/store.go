@@ -52,23 +52,26 @@ type settings struct {
 }
 
 // Prefix sets the text before each name in its key. The default is "lock:". With an empty prefix
-// the names are the keys, as in most other libraries. Wait queues use the keys {key}:dibs:…, and
-// fence high-water marks use dibs:fence:…, whatever the prefix: an ACL must allow them as well.
+// the names are the keys, as in most other libraries. With any prefix, wait queues use the keys
+// {key}:dibs:…, and the fence high-water marks (the largest fences issued) use dibs:fence:…. A
+// Redis ACL must also allow these keys.
 func Prefix(prefix string) Option {
 	return Option{func(s *settings) { s.format.Prefix, s.prefixed = prefix, true }}
 }
 
-// HiddenCluster declares that the address is in front of a cluster, and hides its nodes. Names in
-// different slots are then not acquired in a single step. A client library's own cluster client
-// does not need this option.
+// HiddenCluster declares that the server's address hides a cluster's nodes, as a cluster proxy's
+// address does. A script then uses only keys in the same slot, so names in different slots are
+// acquired in separate steps. A client library's own cluster client does not need this option.
 func HiddenCluster() Option { return Option{func(s *settings) { s.format.Sharded = true }} }
 
-// SharedKeys declares that other libraries' clients use the same keys, and poll for them.
+// SharedKeys declares that other libraries' clients lock the same keys, and poll until a key is
+// free.
 //
-// Without it, a store detects foreign holders, and then periodically leaves the name free for these
-// clients. But while dibs' waiters are always queued, foreign clients never hold the name, so the
-// store cannot detect them. With SharedKeys the store leaves each name free for 25 ms once a second
-// while waiters are always queued, and more often after it detects a foreign holder.
+// Without this option, a store detects these clients only when they hold a lock. From then on, it
+// sometimes leaves the name free for them. But while dibs' wait queue is never empty, they never
+// hold the name, so the store does not detect them. With SharedKeys, the store leaves each name
+// with waiters free for 25 ms once a second. After it detects another library's holder, it does so
+// more often.
 func SharedKeys() Option { return Option{func(s *settings) { s.mixed = true }} }
 
 // New returns a Store on a connection. It does no I/O. If conn is nil, or a nil pointer, each store
@@ -95,9 +98,9 @@ func New(conn redisconn.Conn, options ...Option) *Store {
 	}
 }
 
-// Groups implements driver.Grouper. A group is a set of names for a single Acquire: on a cluster,
-// the names in a slot; otherwise all names. Behind a proxy Acquire rejects names with different
-// hash tags.
+// Groups implements driver.Grouper. A single Acquire acquires a group of names. On a cluster, a
+// group contains the names in a slot. Otherwise the only group contains all names; behind a proxy,
+// Acquire rejects it if the names' hash tags differ.
 func (s *Store) Groups(names []string) [][]string {
 	if !s.format.Sharded {
 		return [][]string{names}

@@ -7,8 +7,8 @@ import (
 	"github.com/dibslock/dibs/redisstore/internal/wire"
 )
 
-// NotifyWanted implements driver.WantedNotifier. In Redisson mode it also finds waiting Redisson
-// clients. No event follows for later clients.
+// NotifyWanted implements driver.WantedNotifier. In Redisson mode it also returns true if Redisson
+// clients wait. It sends no EventWanted for Redisson clients that begin to wait later.
 func (s *Store) NotifyWanted(ctx context.Context, w driver.WantedRequest) (bool, error) {
 	if err := s.check(w.Name); err != nil {
 		return false, err

@@ -9,9 +9,10 @@ import (
 )
 
 // DialWithoutHello is a rueidis.ClientOption.DialCtxFn for a proxy that does not support HELLO,
-// rueidis' first command on each connection. Its connections do not send it, and answer that it is
-// unknown. twemproxy would close the connection. Also set AlwaysRESP2, DisableCache,
-// ForceSingleClient, ClientSetInfo to rueidis.DisableClientSetInfo, and no ClientName.
+// rueidis' first command on each connection. Its connections do not send HELLO to the proxy, and
+// reply to rueidis that the command is unknown. With HELLO, twemproxy would close the connection.
+// In rueidis.ClientOption, also set AlwaysRESP2, DisableCache and ForceSingleClient to true, and
+// ClientSetInfo to rueidis.DisableClientSetInfo. Leave ClientName empty.
 func DialWithoutHello(ctx context.Context, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	dial := dialer.DialContext
 	if config != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/dibslock/dibs"
 )
 
-// An Error is the response to a request that was not served, or not under its lock to the end.
-// [Lock]'s lock function can return an Error.
+// An Error is the response to a request whose handler did not run, or lost its lock while it ran.
+// The function lock that you pass to [Lock] can return an Error.
 type Error struct {
-	Status     int           // from 400 to 599; any other is sent as 500
-	RetryAfter time.Duration // sent in whole seconds, rounded up; zero: no header
-	Message    string        // for the client; empty: the status's text
-	Err        error         // for logs; its text may name a lock's holder
+	Status     int           // the HTTP status, 400 to 599; any other is sent as 500
+	RetryAfter time.Duration // the header Retry-After, in whole seconds, rounded up; zero: no header
+	Message    string        // the body, for the client; empty: the status's text
+	Err        error         // the cause, for logs; its text may name a lock's holder
 }
 
 // Error returns the status and the message, without Err's text.
@@ -32,8 +32,9 @@ var ofABody = []string{
 	"Content-Range", "Etag", "Last-Modified", "Location", "Retry-After", "Trailer",
 }
 
-// Write sends the response as plain text. It removes the headers that a handler may have set for
-// its own body. Cookies stay, because a middleware may have set them.
+// Write sends the response as plain text. It removes headers that a handler may have set for its
+// own body, such as Content-Encoding. It does not remove cookies, because a middleware may have set
+// them.
 func (e *Error) Write(w http.ResponseWriter) {
 	status, message := e.Status, e.Message
 	if status < 400 || status > 599 {
@@ -61,12 +62,12 @@ const (
 
 const notReleased = "the request was served, but its lock was not released"
 
-// FromError returns the response for Do's error, for handlers that call Do themselves. Lock also
-// uses it. The package comment lists the responses. An Error in err is the response, unless the
-// lease was lost. For nil, FromError returns nil.
+// FromError returns the response for an error from a lock's Do. Use it in handlers that call Do
+// themselves; Lock also uses it. The package comment lists the responses. If err wraps an Error,
+// FromError returns this Error, unless the lease was lost. If err is nil, FromError returns nil.
 //
-// A dibs.DoError says whether Do's function ran. After it ran, the response is a 500, even if the
-// function itself found another lock busy: a 409 or 503 would promise that nothing was done.
+// A 409 or 503 promises that the handler's work did not begin. So if dibs.DoError reports that Do's
+// function ran, the response is a 500, even if that function found another lock busy.
 func FromError(err error) *Error {
 	var (
 		own         *Error

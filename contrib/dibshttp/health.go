@@ -10,14 +10,15 @@ import (
 //
 //	mux.Handle("GET /ready", dibshttp.Health(locks.Check))
 //
-// A dibs.Client's check takes at most its operation timeout, by default 1 s, so the probe
-// needs a longer limit. The check ends early if the client is gone. The body does not
-// contain the error's text, because it may name servers and users: log the error in check.
+// dibs.Client.Check takes at most the Client's operation timeout, by default 1 s, so the probe
+// needs a longer timeout. The check's context ends early if the HTTP client disconnects. The body
+// does not contain the error's text, because the text may name servers and users. Log the error in
+// check.
 //
-// Use it for readiness, and only if the service cannot work without locks. Never use it for
-// liveness: a restart repairs no lock store, and it ends the process's leases. The handler sends a
-// request to the store each time, so it should be on an internal port. Health panics if check is
-// nil.
+// Use this handler only for readiness, and only if the service cannot work without locks. Never use
+// it for liveness: a restart does not repair the lock store, but it ends the process's leases. Each
+// probe sends a request to the store, so the handler should be on an internal port. Health panics
+// if check is nil.
 func Health(check func(ctx context.Context) error) http.Handler {
 	if check == nil {
 		panic("dibshttp: Health: nil function")

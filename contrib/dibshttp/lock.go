@@ -14,23 +14,24 @@ import (
 // An Option configures the middleware of [Lock].
 type Option func(*middleware)
 
-// With adds options to each call to Do, such as dibs.Wait. A lock can also have them itself.
-// dibs.OwnerToken is for a single call, so each request with it fails with dibs.ErrInvalid.
+// With adds options, such as dibs.Wait, to the call that acquires the lock for a request. You can
+// also set options when you make the lock. The option dibs.OwnerToken is for a single call. With
+// it, each request fails with dibs.ErrInvalid, and the response is 400.
 func With(options ...dibs.Option) Option {
 	return func(m *middleware) { m.options = append(m.options, options...) }
 }
 
-// BusyStatus sets the response's status when another request holds the lock. The default is 409.
-// Use 423 if clients must distinguish a lock from other conflicts. The status must be 400 to 599;
-// any other status is sent as 500.
+// BusyStatus sets the HTTP status of the response when another owner holds the lock. The default is
+// 409. Use 423 if clients must distinguish a lock from other conflicts. The status must be 400 to
+// 599; any other status is sent as 500.
 func BusyStatus(status int) Option {
 	return func(m *middleware) { m.busyStatus = status }
 }
 
-// OnError sets a function that writes the response instead of [Error.Write]. The function can also
-// just log: if it writes nothing, Error.Write follows. It must not send err.Err to the client,
-// because the text may name the lock's holder. It is not called if the header was already sent when
-// the lease was lost. It can be called concurrently.
+// OnError sets a function that writes the error response instead of [Error.Write]. The function can
+// also only log: if it writes nothing, the middleware calls Error.Write. It must not send the text
+// of err.Err to the client, because the text may name the lock's holder. If the lease is lost after
+// the handler sent its header, respond is not called. Several goroutines can call respond at once.
 func OnError(respond func(w http.ResponseWriter, r *http.Request, err *Error)) Option {
 	return func(m *middleware) { m.respond = respond }
 }
@@ -42,22 +43,23 @@ type middleware struct {
 	respond    func(http.ResponseWriter, *http.Request, *Error)
 }
 
-// Lock returns a middleware that runs each request under the lock returned by the function lock.
-// The handler's request context carries the lease, for dibs.Fence, and ends when the lease is lost.
-// The lock is released when the handler returns or panics. The package comment lists the responses
-// when the lock is not acquired, or is lost.
+// Lock returns a middleware. For each request, it calls lock, acquires the returned lock, and then
+// runs the handler. The request's context carries the lease, for dibs.Fence. The context ends when
+// the lease is lost. The lock is released when the handler returns or panics. The package comment
+// lists the responses if the lock is not acquired, or is lost.
 //
-// If lock returns nil and no error, the handler runs without a lock. For a nil pointer, such as a
-// *dibs.Mutex that was never set, the response is 500. If lock returns an [Error], this is the
-// response; for any other error the response is 400. lock can be called concurrently. It must not
-// read the request's body, unless it replaces the body. Lock panics if lock is nil.
+// If lock returns nil and no error, the handler runs without a lock. If lock returns a nil pointer
+// in a dibs.Doer, such as a *dibs.Mutex that was never set, the response is 500. If lock returns an
+// [Error], this Error is the response; for any other error the response is 400. Several goroutines
+// can call lock at once. It must not read the request's body, unless it replaces the body. Lock
+// panics if its argument lock is nil.
 //
-// When the handler returns, the files in a multipart form that it parsed are removed, as in
-// net/http.
+// If the handler parses a multipart form, its temporary files are removed when the handler returns,
+// as in net/http.
 //
-// If the store does not confirm the release, the response does not change: the work is done, and
-// the name is free at the latest when its TTL ends. The hook Released in dibs.Hooks reports the
-// failed release.
+// If the store does not confirm the release, the response does not change, because the work is
+// done. The name becomes free at the latest when the lease's TTL ends. The hook Released in
+// dibs.Hooks reports the failed release.
 func Lock(lock func(r *http.Request) (dibs.Doer, error), options ...Option) func(http.Handler) http.Handler {
 	if lock == nil {
 		panic("dibshttp: Lock: nil function")

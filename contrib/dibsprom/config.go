@@ -7,31 +7,34 @@ import (
 	"math"
 )
 
-// A Config contains the settings for New. The zero Config contains the defaults.
+// A Config contains the settings for New. Zero fields mean the defaults.
 type Config struct {
-	// Class returns a lock name's class. Many goroutines at once call it, at each lock event. Its
-	// results are cut to 64 bytes of valid UTF-8. Nil means the rule in the package documentation.
+	// Class returns the class of a lock's name: the value of the label class in the metrics. Many
+	// goroutines at once call it, at each lock event. A result is cut to 64 bytes of valid UTF-8. If
+	// Class is nil, the rule in the package documentation applies.
 	Class func(name string) string
 
-	// MaxClasses is the largest number of classes, not counting "other". Zero or less means 200.
+	// MaxClasses is the largest number of classes. Further names get the class "other", which does not
+	// count. Zero or less means 200.
 	MaxClasses int
 
 	// AcquireBuckets and HeldBuckets are the upper limits, in seconds, of the buckets in
-	// dibs_acquire_seconds and dibs_held_seconds. They must be in increasing order. Empty means 12
-	// buckets, from 0.5 ms to 2 minutes and from 1 ms to 2 hours.
+	// dibs_acquire_seconds and dibs_held_seconds. Each list must be in increasing order; otherwise New
+	// returns an error. An empty list means 12 buckets: from 0.5 ms to 2 minutes for AcquireBuckets,
+	// and from 1 ms to 2 hours for HeldBuckets.
 	AcquireBuckets, HeldBuckets []float64
 
-	// NativeHistograms adds native histograms to dibs_acquire_seconds and dibs_held_seconds,
-	// each with at most 100 buckets of 10 %. A Prometheus that scrapes native histograms drops
-	// AcquireBuckets and HeldBuckets, which grafana.json uses. To keep these buckets, set
-	// always_scrape_classic_histograms in Prometheus.
+	// NativeHistograms adds native histograms to dibs_acquire_seconds and dibs_held_seconds. Each has
+	// at most 100 buckets, and a bucket is about 10 % wider than the previous. If Prometheus scrapes
+	// native histograms, it drops the buckets of AcquireBuckets and HeldBuckets, but grafana.json
+	// needs them. To keep them, set always_scrape_classic_histograms in Prometheus.
 	NativeHistograms bool
 
-	// TraceID returns the trace's id in a call's context, or "" for none. It is the call's exemplar
-	// trace_id in dibs_acquire_seconds. Prometheus receives exemplars only with
-	// promhttp.HandlerOpts.EnableOpenMetrics. Many goroutines at once call TraceID, at the end of
-	// each acquiring call. An id is dropped if it is longer than 120 characters or not valid UTF-8.
-	// Nil means no exemplars, at no cost.
+	// TraceID returns the id of the trace in a call's context, or "" for none. The id becomes the
+	// exemplar trace_id of the call in dibs_acquire_seconds. Prometheus receives exemplars only with
+	// promhttp.HandlerOpts.EnableOpenMetrics. Many goroutines at once call TraceID, at the end of each
+	// call that acquires a lock. An id is dropped if it is longer than 120 characters or not valid
+	// UTF-8. If TraceID is nil, there are no exemplars and no cost.
 	TraceID func(ctx context.Context) string
 }
 

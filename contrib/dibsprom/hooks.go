@@ -9,9 +9,10 @@ import (
 	"github.com/dibslock/dibs/observe/outcome"
 )
 
-// Hooks returns the hooks for a Client. Give them to dibs.New, with dibs.Observe. Each Client
-// should get its own hooks, because they remember whether their Client is degraded. A lock or a
-// call rejects them with dibs.ErrInvalid.
+// Hooks returns the hooks for a Client. Pass them to dibs.New in the option dibs.Observe. Call
+// Hooks again for each Client, because the hooks store whether their Client is degraded (polls,
+// because the store cannot notify it). If you pass the hooks to a lock or to a call instead, it
+// returns dibs.ErrInvalid.
 func (m *Metrics) Hooks() dibs.Hooks {
 	var degraded atomic.Bool
 	return dibs.Hooks{

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A Metrics contains the metrics for a process's Clients. It is a prometheus.Collector, for
-// prometheus.Registerer.Unregister. It is safe for concurrent use.
+// A Metrics contains the metrics of a process's Clients. It is a prometheus.Collector, so
+// prometheus.Registerer.Unregister accepts it. It is safe for concurrent use.
 type Metrics struct {
 	classes *classes.Set[*series]
 	traceID func(context.Context) string // may be nil
@@ -24,12 +24,13 @@ type Metrics struct {
 
 // New creates the metrics and registers them.
 //
-// Call New once for a Registerer, and Metrics.Hooks once for each Client. Their figures are added
-// up. A second New on the same Registerer returns an error that wraps a
-// prometheus.AlreadyRegisteredError. For separate figures for two Clients, call New for each. Give
-// it a Registerer from prometheus.WrapRegistererWith, with your own label.
+// Call New once for a Registerer, and Metrics.Hooks once for each Client. The metrics then count
+// all these Clients together. A second New on the same Registerer returns an error that wraps a
+// prometheus.AlreadyRegisteredError. For separate metrics for each Client, call New for each
+// Client. Pass a Registerer from prometheus.WrapRegistererWith with a different label value.
 //
-// New also returns an error if reg is nil or a value in the Config is bad.
+// New also returns an error if reg is nil, or if the buckets in the Config are not in increasing
+// order.
 func New(reg prometheus.Registerer, config Config) (*Metrics, error) {
 	if reg == nil {
 		return nil, errors.New("dibsprom: the Registerer is nil")

@@ -57,7 +57,7 @@ func (s *sender) open(peers []string) error {
 		return err
 	}
 	s.addr, s.server = listener.Addr().String(), &http.Server{Handler: s.forward()}
-	go s.server.Serve(listener) // until close
+	go func() { _ = s.server.Serve(listener) }() // until close
 	return nil
 }
 

@@ -14,17 +14,17 @@ const (
 	ports     = 32768 - firstPort
 )
 
-// port counts calls, from a random start: other processes also use the ports.
-var port atomic.Uint32
-
-func init() { port.Store(rand.Uint32N(ports)) }
+var (
+	origin = rand.Uint32N(ports) // other processes also use the ports
+	calls  atomic.Uint32
+)
 
 // FreePort returns a free port on the loopback address. Calls return different ports. Another
 // process can take it before a server does, but this is unlikely.
 func FreePort() (int, error) {
 	var failure error
 	for range ports {
-		number := firstPort + int(port.Add(1)%ports)
+		number := firstPort + int((origin+calls.Add(1))%ports)
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", number))
 		if err == nil {
 			return number, listener.Close()
