@@ -48,5 +48,5 @@ var (
 	unescapes = strings.NewReplacer("%25", "%", "%2F", "/")
 )
 
-func escape(name string) string    { return escapes.Replace(name) }
+func escape(name string) string   { return escapes.Replace(name) }
 func unescape(name string) string { return unescapes.Replace(name) }

@@ -182,7 +182,9 @@ func newSilentClient(t *testing.T, s *driver.Full) *testClient {
 func (p *testClient) shortTTL() time.Duration { return max(ttl, p.limits.MinTTL) }
 
 // sleepPast waits until a lease with a TTL has ended.
-func (p *testClient) sleepPast(ttl time.Duration) { time.Sleep(ttl + 20*time.Millisecond + p.limits.Late) }
+func (p *testClient) sleepPast(ttl time.Duration) {
+	time.Sleep(ttl + 20*time.Millisecond + p.limits.Late)
+}
 
 // shortHandoff returns the shortest TTL for a request, and how long a hand-off to it can last
 // without a renewal.
