@@ -11,6 +11,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/dashboard/watch"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/etcdstore/etcdurl"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/quorum"
@@ -66,6 +67,7 @@ var errNoStore = usageError{errors.New(`no store: pass one of
   --url postgres://host/db     or DIBS_URL=postgres://host/db
   --url mysql://host/db        or DIBS_URL=mysql://host/db
                                (after dibs migrate, which creates the tables)
+  --url etcd://host1,host2     or DIBS_URL=etcd://host1,host2 (also etcds://)
   --local                      or DIBS_URL=local
                                (a file of this user, for this host only)`)}
 
@@ -83,6 +85,9 @@ func (f *storeFlags) open(l lifetime) (*opened, error) {
 		if open, ok := openerOf(urls[0]); ok {
 			return o, f.openDatabase(o, open, urls[0])
 		}
+		if etcdurl.Is(urls[0]) {
+			return o, f.openEtcd(o, urls[0])
+		}
 	}
 	if f.redisson && len(urls) > 1 {
 		return nil, usage("--redisson needs one Redis, with Sentinel or a cluster if you like: Redisson has no such quorum")
@@ -94,6 +99,9 @@ func (f *storeFlags) open(l lifetime) (*opened, error) {
 		}
 		if _, ok := openerOf(u); ok {
 			return nil, usage("a database cannot be a node of a quorum")
+		}
+		if etcdurl.Is(u) {
+			return nil, usage("etcd cannot be a node of a quorum: write its members in one URL, as in etcd://host1,host2,host3")
 		}
 		s, err := f.openRedis(o, u)
 		if err != nil {
@@ -144,7 +152,7 @@ func localPath(url string) (path string, ok bool) {
 // otherSchemes lists other stores' URLs, if a URL's scheme is unknown.
 func otherSchemes(err error) string {
 	if strings.Contains(err.Error(), "unknown scheme") {
-		return "; or postgres:// or mysql:// for a database"
+		return "; or postgres:// or mysql:// for a database; or etcd://"
 	}
 	return ""
 }

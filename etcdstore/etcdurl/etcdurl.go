@@ -10,7 +10,7 @@
 //
 // All URLs have a parameter:
 //
-//	dial_timeout=5s  how long a login or the first reply can take
+//	dial_timeout=5s  how long it can take to open a connection
 //
 // Only etcds:// has these:
 //
@@ -36,6 +36,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // A URL identifies the cluster for the locks. It is immutable.
@@ -85,11 +86,14 @@ func (u *URL) With(c Credentials) *URL {
 }
 
 // Config returns a client's configuration, which the caller can change. Nothing is logged, because
-// each error is also returned. A connection that does not reply for 13 s is closed.
+// each error is also returned. A connection that does not reply for 13 s is closed. The client tries
+// a server that is away again within 4 s.
 //
 // With a password, clientv3.New waits for a server, because it logs in. Open does not wait.
 func (u *URL) Config() clientv3.Config {
-	const silent, reply = 10 * time.Second, 3 * time.Second
+	const silent, reply, pause = 10 * time.Second, 3 * time.Second, 3 * time.Second
+	connect := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: u.dial}
+	connect.Backoff.MaxDelay = pause // gRPC's own is two minutes, in which leases are lost
 	scheme := "http://"
 	if u.tls != nil {
 		scheme = "https://"
@@ -97,6 +101,7 @@ func (u *URL) Config() clientv3.Config {
 	c := clientv3.Config{
 		Username: u.username, Password: u.password, TLS: u.tls.Clone(), DialTimeout: u.dial,
 		DialKeepAliveTime: silent, DialKeepAliveTimeout: reply, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(connect)},
 	}
 	if u.tls != nil && u.tls.ServerName != "" {
 		c.DialOptions = append(c.DialOptions, grpc.WithAuthority(u.tls.ServerName)) // gRPC overwrites the name in TLS

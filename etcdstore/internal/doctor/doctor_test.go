@@ -186,7 +186,7 @@ func awaitNoLeader(t *testing.T, cli *clientv3.Client, s *etcdtest.Server) {
 
 func TestFullDatabase(t *testing.T) {
 	t.Parallel()
-	const quota, part = 64 << 20, 64 << 10
+	const quota, part = 32 << 20, 128 << 10
 	cli := newClient(t, start(t, fmt.Sprintf("--quota-backend-bytes=%d", quota)).Endpoint())
 	put := func(i int) error {
 		_, err := cli.Put(t.Context(), fmt.Sprint("other-", i), strings.Repeat("x", part))
@@ -202,7 +202,7 @@ func TestFullDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want(t, examine(t, cli), checkup.Warning, "quota", "its quota is 64.0 MiB")
+	want(t, examine(t, cli), checkup.Warning, "quota", "its quota is 32.0 MiB")
 	for put(filled) == nil {
 		filled++
 	}
