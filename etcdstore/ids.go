@@ -7,7 +7,8 @@ import (
 )
 
 // ids are the last parts of this store's keys. An ID is used again after its entry ended: etcd keeps
-// deleted keys until a compaction, and reads them with the others. The caller locks it.
+// deleted keys until a compaction, and reads them with the others. An ID must be given back only
+// once, and only if no late request can add its key. The caller locks it.
 type ids struct {
 	store string // distinguishes stores
 	next  int

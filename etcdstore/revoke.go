@@ -8,7 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A letter tells a client that its lease was revoked. It ends with the lease's session.
+// A letter tells a client that its lease was revoked. It ends after some minutes.
 type letter struct {
 	Token  string `json:"token"`
 	Fence  uint64 `json:"fence,omitempty"`
@@ -38,6 +38,10 @@ func (s *Store) revoke(ctx context.Context, r driver.RevokeRequest) (bool, error
 	if err != nil {
 		return false, err
 	}
+	letters, err := s.sessions.forMarks(ctx)
+	if err != nil {
+		return false, err
+	}
 	for _, e := range q.holders() {
 		if e.foreign || !s.isRevoked(r, e) {
 			continue
@@ -48,14 +52,14 @@ func (s *Store) revoke(ctx context.Context, r driver.RevokeRequest) (bool, error
 			if err != nil {
 				return false, err
 			}
-			then = append(then, clientv3.OpPut(s.keys.letter(e.Client, e.created), string(text), clientv3.WithLease(e.lease)))
+			then = append(then, clientv3.OpPut(s.keys.letter(e.Client, e.created), string(text), clientv3.WithLease(letters.id)))
 		}
 		reply, err := s.cli.Txn(ctx).If(exists(e.key, e.created)).Then(then...).Commit()
 		if err != nil {
 			return false, err
 		}
 		if rec, ok := s.records.get(r.Name, e.Token); ok && rec.key == e.key {
-			s.records.remove(rec, false)
+			s.forget(rec)
 		}
 		return reply.Succeeded, nil
 	}
