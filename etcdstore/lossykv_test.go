@@ -2,8 +2,10 @@ package etcdstore_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/dibslock/dibs/etcdstore"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -24,6 +26,7 @@ type lossyKV struct {
 	skip int                  // how many replies not to lose first
 	late bool                 // the request is executed only when the test says so
 	run  func() error         // executes the late request
+	some *sync.WaitGroup      // the late requests of loseSome
 }
 
 // newLossyStore returns a store that loses replies on demand.
@@ -42,6 +45,15 @@ func (kv *lossyKV) loseNext(prefix string, late bool) {
 	defer kv.mu.Unlock()
 	kv.late = late
 	kv.lose = func(txn *lossyTxn) bool { return txn.writes(prefix) }
+}
+
+// loseSome loses a share of the replies to transactions that write. Half of these transactions are
+// executed later, within 500 ms.
+func (kv *lossyKV) loseSome(share float64, late *sync.WaitGroup) {
+	kv.mu.Lock()
+	defer kv.mu.Unlock()
+	kv.lose = func(txn *lossyTxn) bool { return txn.writes("") && rand.Float64() < share }
+	kv.some = late
 }
 
 // runLate executes the late request.
@@ -99,10 +111,15 @@ func (txn *lossyTxn) Commit() (*clientv3.TxnResponse, error) {
 		kv.skip--
 		lost = false
 	}
-	if lost {
+	if lost && kv.some == nil {
 		kv.lose = nil
 	}
-	if lost && late {
+	if late = late || lost && kv.some != nil && rand.IntN(2) == 0; late && kv.some != nil {
+		kv.some.Go(func() {
+			time.Sleep(rand.N(500 * time.Millisecond))
+			_, _ = txn.execute(context.WithoutCancel(txn.ctx))
+		})
+	} else if lost && late {
 		kv.run = func() error {
 			_, err := txn.execute(context.WithoutCancel(txn.ctx))
 			return err

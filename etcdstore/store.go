@@ -68,7 +68,7 @@ func New(cli *clientv3.Client, options ...Option) *Store {
 
 // Limits implements driver.Limiter.
 func (s *Store) Limits() driver.Limits {
-	return driver.Limits{MinTTL: minTTL, WaiterTTL: waiterTTL, Late: 6 * time.Second}
+	return driver.Limits{MinTTL: minTTL, WaiterTTL: waiterTTL, Late: 2 * time.Second}
 }
 
 // Groups implements driver.Grouper: a transaction acquires all names.
