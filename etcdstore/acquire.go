@@ -72,8 +72,7 @@ func (s *Store) acquireFirst(ctx context.Context, r driver.AcquireRequest) (driv
 			return driver.AcquireReply{}, first(err, errAgain)
 		}
 	}
-	rec := record{name: r.Name, token: r.Token, id: s.records.newID()}
-	rec.key, rec.value = s.keys.queue(r.Name)+rec.id, newValue(r)
+	rec := s.records.add(record{name: r.Name, token: r.Token, key: s.keys.queue(r.Name), value: newValue(r)})
 	reply, err := s.enter(ctx, r, rec)
 	if err == nil && !reply.Held && reply.Ticket == 0 || err != nil && hasNoEffect(err) {
 		s.records.remove(rec, true)
@@ -105,38 +104,40 @@ func (s *Store) adopt(ctx context.Context, name, token string) (bool, error) {
 	return true, nil
 }
 
-// enter adds an entry to a queue. If the queue is empty, the entry holds the name at once, so it
-// gets a session with the lease's TTL. Otherwise a waiter gets its client's session for waiters.
+// enter adds an entry to an empty queue: it holds the name at once, so it gets a session with the
+// lease's TTL. If the queue is not empty, the entry joins it. A request for both would be larger,
+// and most queues are empty.
 func (s *Store) enter(ctx context.Context, r driver.AcquireRequest, rec record) (driver.AcquireReply, error) {
 	sent := s.clock.Check()
 	lease, err := s.sessions.forTTL(ctx, r.Client, leaseTTL(r))
 	if err != nil {
+		s.forgetUnsent(rec)
 		return driver.AcquireReply{}, err
 	}
 	rec.session, rec.expires = lease, sent+leaseTTL(r)
 	s.records.put(rec)
 	s.sweeper.wakeAt(rec.expires)
 	prefix := s.keys.queue(r.Name)
-	notCancelled := absent(s.keys.cancelled(rec.id))
-	put := clientv3.OpPut(rec.key, rec.value.String(), clientv3.WithLease(lease.id))
-	join := clientv3.OpGet(prefix, clientv3.WithPrefix())
-	waits := s.sessions.waitersNow(r.Client)
-	if r.Queue && waits != nil {
-		join = s.joinOp(r, rec, lease, waits, notCancelled)
-	}
-	reply, err := s.cli.Txn(ctx).If(notCancelled, noneWithPrefix(prefix)).Then(put).Else(join).Commit()
-	if err != nil {
-		return driver.AcquireReply{}, s.afterRefusal(ctx, err, lease, waits)
-	}
+	reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.request)), noneWithPrefix(prefix)).
+		Then(clientv3.OpPut(rec.key, rec.value.String(), clientv3.WithLease(lease.id))).Commit()
 	switch {
+	case err != nil:
+		return driver.AcquireReply{}, s.afterRefusal(ctx, err, lease)
 	case reply.Succeeded:
 		return s.entered(r, rec, lease, sent, reply.Header.Revision), nil
 	case !r.Queue:
 		return s.try(ctx, r, rec, lease, sent)
-	case waits == nil:
-		return s.join(ctx, r, rec, lease, sent)
 	}
-	return s.joined(ctx, r, rec, lease, waits, sent, reply.Responses[0].GetResponseTxn().GetSucceeded())
+	return s.join(ctx, r, rec, lease, sent)
+}
+
+// forgetUnsent removes records whose entries have not been sent to etcd.
+func (s *Store) forgetUnsent(recs ...record) {
+	for _, rec := range recs {
+		if rec.created == 0 && rec.session == nil {
+			s.records.remove(rec, true)
+		}
+	}
 }
 
 // entered records a holder, whose entry was created at a revision.
@@ -173,47 +174,31 @@ func (s *Store) afterRefusal(ctx context.Context, err error, used ...*session) e
 	return errAgain
 }
 
-// joinOp returns the operation that adds an entry to the end of a queue. A shared request can hold
-// the name beside other holders at once, so it begins with the lease's session.
-func (s *Store) joinOp(r driver.AcquireRequest, rec record, lease, waits *session, notCancelled clientv3.Cmp) clientv3.Op {
-	v, on := rec.value, lease
-	if r.Exclusive() {
-		v.Queued, on = true, waits
-	}
-	put := clientv3.OpPut(rec.key, v.String(), clientv3.WithLease(on.id))
-	return clientv3.OpTxn([]clientv3.Cmp{notCancelled, absent(rec.key)}, []clientv3.Op{put}, nil)
-}
+// errCancelled means that a Cancel for the token came first.
+var errCancelled = errors.New("the request was cancelled")
 
-// join adds an entry to the end of a queue, after a request that found the queue in use.
+// join adds an entry to the end of a queue, and reads the queue. A shared request can hold the name
+// beside other holders at once, so it begins with the lease's session.
 func (s *Store) join(ctx context.Context, r driver.AcquireRequest, rec record, lease *session, sent time.Duration) (driver.AcquireReply, error) {
 	waits, err := s.sessions.forWaiters(ctx, r.Client)
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
-	op := s.joinOp(r, rec, lease, waits, absent(s.keys.cancelled(rec.id)))
-	reply, err := s.cli.Do(ctx, op)
+	v, on := rec.value, lease
+	if r.Exclusive() {
+		v.Queued, on = true, waits
+	}
+	prefix := s.keys.queue(r.Name)
+	all := clientv3.OpGet(prefix, clientv3.WithPrefix())
+	reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.request)), absent(rec.key)).
+		Then(clientv3.OpPut(rec.key, v.String(), clientv3.WithLease(on.id)), all).Else(all).Commit()
 	if err != nil {
 		return driver.AcquireReply{}, s.afterRefusal(ctx, err, lease, waits)
 	}
-	return s.joined(ctx, r, rec, lease, waits, sent, reply.Txn().Succeeded)
-}
-
-// errCancelled means that a Cancel for the token came first.
-var errCancelled = errors.New("the request was cancelled")
-
-// joined reads the queue after an entry was added.
-func (s *Store) joined(ctx context.Context, r driver.AcquireRequest, rec record, lease, waits *session, sent time.Duration, added bool) (driver.AcquireReply, error) {
-	q, revision, err := s.read(ctx, r.Name)
-	if err != nil {
-		return driver.AcquireReply{}, err
-	}
+	q := readQueue(prefix, reply.Responses[len(reply.Responses)-1].GetResponseRange().GetKvs())
 	i := q.findKey(rec.key)
-	switch {
-	case i < 0 && !added:
+	if i < 0 {
 		return driver.AcquireReply{}, errCancelled
-	case i < 0:
-		s.records.remove(rec, false)
-		return driver.AcquireReply{}, errAgain
 	}
 	e := q[i]
 	rec.created, rec.value, rec.session = e.created, e.value, waits
@@ -223,7 +208,7 @@ func (s *Store) joined(ctx context.Context, r driver.AcquireRequest, rec record,
 	rec.expires = expiry(rec.session, sent, waiterTTL)
 	s.records.put(rec)
 	s.sweeper.wakeAt(rec.expires)
-	return s.decide(ctx, r, rec, q, i, revision, sent)
+	return s.decide(ctx, r, rec, q, i, reply.Header.Revision, sent)
 }
 
 // decide answers a request whose entry is in the queue.
@@ -428,7 +413,7 @@ func (s *Store) try(ctx context.Context, r driver.AcquireRequest, rec record, le
 			return reply, nil
 		}
 		// All entries are holders, so none gets the name when another leaves.
-		reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.id)), unchangedSince(s.keys.queue(r.Name), revision)).
+		reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.request)), unchangedSince(s.keys.queue(r.Name), revision)).
 			Then(clientv3.OpPut(rec.key, rec.value.String(), clientv3.WithLease(lease.id))).Commit()
 		if err != nil {
 			return driver.AcquireReply{}, s.afterRefusal(ctx, err, lease)

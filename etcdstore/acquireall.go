@@ -42,9 +42,7 @@ func (s *Store) recordsOf(r driver.AcquireRequest) (recs []record) {
 
 func (s *Store) newRecords(r driver.AcquireRequest) (recs []record) {
 	for _, name := range r.Names() {
-		rec := record{name: name, token: r.Token, id: s.records.newID(), value: newValue(r)}
-		rec.key = s.keys.queue(name) + rec.id
-		recs = append(recs, rec)
+		recs = append(recs, s.records.add(record{name: name, token: r.Token, key: s.keys.queue(name), value: newValue(r)}))
 	}
 	return recs
 }
@@ -54,9 +52,10 @@ func (s *Store) enterAll(ctx context.Context, r driver.AcquireRequest, recs []re
 	sent := s.clock.Check()
 	lease, err := s.sessions.forTTL(ctx, r.Client, leaseTTL(r))
 	if err != nil {
+		s.forgetUnsent(recs...)
 		return driver.AcquireReply{}, err
 	}
-	conditions := []clientv3.Cmp{absent(s.keys.cancelled(recs[0].id))}
+	conditions := []clientv3.Cmp{absent(s.keys.cancelled(recs[0].request))}
 	var puts []clientv3.Op
 	for i := range recs {
 		recs[i].session, recs[i].expires = lease, sent+leaseTTL(r)
@@ -120,7 +119,7 @@ func (s *Store) joinAll(ctx context.Context, r driver.AcquireRequest, recs []rec
 	if err != nil {
 		return err
 	}
-	conditions := []clientv3.Cmp{absent(s.keys.cancelled(recs[0].id))}
+	conditions := []clientv3.Cmp{absent(s.keys.cancelled(recs[0].request))}
 	var puts []clientv3.Op
 	for i := range recs {
 		recs[i].value.Queued = true
@@ -156,9 +155,9 @@ func (s *Store) acquireAllAgain(ctx context.Context, r driver.AcquireRequest, re
 		return driver.AcquireReply{}, s.dropAll(ctx, recs, entries)
 	}
 	for i, e := range entries {
-		rec := record{name: names[i], token: r.Token, key: e.key, id: s.idOf(e.key), created: e.created, value: e.value, held: recs[i].held, fence: recs[i].fence, expires: recs[i].expires}
+		rec := record{name: names[i], token: r.Token, key: e.key, created: e.created, value: e.value, held: recs[i].held, fence: recs[i].fence, expires: recs[i].expires}
 		if old := recs[i]; old.key == e.key {
-			rec.stopWait, rec.session = old.stopWait, old.session
+			rec.request, rec.stopWait, rec.session = old.request, old.stopWait, old.session
 		}
 		if rec.session == nil || rec.session.id != e.lease {
 			rec.session = s.sessions.find(r.Client, e.lease)
@@ -171,7 +170,7 @@ func (s *Store) acquireAllAgain(ctx context.Context, r driver.AcquireRequest, re
 
 // enterAllAgain sends a request again whose reply was lost, unless it was cancelled.
 func (s *Store) enterAllAgain(ctx context.Context, r driver.AcquireRequest, recs []record) (driver.AcquireReply, error) {
-	mark, err := s.cli.Get(ctx, s.keys.cancelled(recs[0].id), clientv3.WithCountOnly())
+	mark, err := s.cli.Get(ctx, s.keys.cancelled(recs[0].request), clientv3.WithCountOnly())
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}

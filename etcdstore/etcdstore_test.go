@@ -59,7 +59,7 @@ func sharedServer(t *testing.T) *etcdtest.Server {
 func newPrefix() string { return fmt.Sprintf("test-%d/", prefixes.Add(1)) }
 
 // newClient returns a client of etcd, which the test closes.
-func newClient(t *testing.T, servers ...*etcdtest.Server) *clientv3.Client {
+func newClient(t testing.TB, servers ...*etcdtest.Server) *clientv3.Client {
 	t.Helper()
 	var endpoints []string
 	for _, s := range servers {

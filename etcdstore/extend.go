@@ -81,7 +81,7 @@ func (x *extension) findRecords() {
 		}
 		rec, ok := x.s.records.get(r.Name, r.Token)
 		if !ok || rec.key != e.key || rec.created != e.created {
-			rec = record{name: r.Name, token: r.Token, key: e.key, id: x.s.idOf(e.key), created: e.created}
+			rec = record{name: r.Name, token: r.Token, key: e.key, created: e.created}
 		}
 		if rec.session != nil && rec.session.id != e.lease {
 			rec.session = nil

@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"strings"
 	"sync"
 	"time"
 )
@@ -11,7 +12,7 @@ type record struct {
 	name    string
 	token   string
 	key     string
-	id      string
+	request string // distinguishes the acquire for a Cancel
 	session *session
 
 	value   value
@@ -22,6 +23,9 @@ type record struct {
 
 	stopWait func() // stops the goroutine that waits for the grant; nil if there is none
 }
+
+// id returns the last part of the entry's key.
+func (r record) id() string { return r.key[strings.LastIndexByte(r.key, '/')+1:] }
 
 type recordKey struct{ name, token string }
 
@@ -47,7 +51,11 @@ func (rs *records) get(name, token string) (record, bool) {
 func (rs *records) put(r record) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	rs.all[recordKey{r.name, r.token}] = &r
+	k := recordKey{r.name, r.token}
+	if old := rs.all[k]; old != nil && old.key != r.key {
+		rs.forget(*old, false)
+	}
+	rs.all[k] = &r
 }
 
 // change changes the record of an entry, unless it is another entry by now. It returns false then.
@@ -66,23 +74,33 @@ func (rs *records) change(name, token, key string, change func(*record)) bool {
 func (rs *records) remove(r record, reusable bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	k := recordKey{r.name, r.token}
-	if now := rs.all[k]; now != nil && now.key == r.key {
-		if now.stopWait != nil {
-			now.stopWait()
-		}
-		delete(rs.all, k)
-		if reusable {
-			rs.ids.give(r.id)
-		}
+	if now := rs.all[recordKey{r.name, r.token}]; now != nil && now.key == r.key {
+		rs.forget(*now, reusable)
 	}
 }
 
-// newID returns an ID for an entry's key.
-func (rs *records) newID() string {
+// forget is remove for the current record. The caller holds the lock.
+func (rs *records) forget(r record, reusable bool) {
+	if r.stopWait != nil {
+		r.stopWait()
+	}
+	delete(rs.all, recordKey{r.name, r.token})
+	if reusable {
+		rs.ids.give(r.name, r.id())
+	} else {
+		rs.ids.giveLater(r.name, r.id(), time.Now())
+	}
+}
+
+// add records an entry for a new request. It completes the record's key, which is that of the queue.
+func (rs *records) add(r record) record {
 	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	return rs.ids.take()
+	id := rs.ids.take(r.name, time.Now())
+	r.request = rs.ids.request()
+	rs.mu.Unlock()
+	r.key += id
+	rs.put(r)
+	return r
 }
 
 // expired returns the entries on shared sessions that should have ended, and when the next one

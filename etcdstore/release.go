@@ -142,7 +142,7 @@ func (s *Store) cancelUnknown(ctx context.Context, rec record, client string) er
 		return err
 	}
 	_, err = s.cli.Txn(ctx).Then(
-		clientv3.OpPut(s.keys.cancelled(rec.id), "", clientv3.WithLease(marks.id)),
+		clientv3.OpPut(s.keys.cancelled(rec.request), "", clientv3.WithLease(marks.id)),
 		clientv3.OpDelete(rec.key),
 	).Commit()
 	if err != nil {

@@ -109,7 +109,7 @@ func (s *Store) writeWeight(ctx context.Context, r driver.AcquireRequest, q queu
 	}
 	rec, ok := s.records.get(r.Name, r.Token)
 	if !ok || rec.key != e.key {
-		rec = record{name: r.Name, token: r.Token, key: e.key, id: s.idOf(e.key)}
+		rec = record{name: r.Name, token: r.Token, key: e.key}
 	}
 	if rec.session != lease {
 		s.leave(rec.session)

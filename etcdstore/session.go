@@ -196,22 +196,7 @@ func (ss *sessions) forWaiters(ctx context.Context, client string) (*session, er
 
 // forCancelled returns the client's session for the marks of cancelled requests.
 func (ss *sessions) forCancelled(ctx context.Context, client string) (*session, error) {
-	const long = 5 * time.Minute // no request can be on its way for longer
-	return ss.get(ctx, sessionKey{client, -1}, long, long*4/5, ss.grant)
-}
-
-// waitersNow is forWaiters without a request: it returns nil if one is needed.
-func (ss *sessions) waitersNow(client string) *session {
-	ss.mu.Lock()
-	shared := ss.all[sessionKey{client, 0}]
-	ss.mu.Unlock()
-	if shared == nil {
-		return nil
-	}
-	if s := shared.current.Load(); s != nil && s.lasts(ss.clock.Check()+driver.WaiterTTL) {
-		return s
-	}
-	return nil
+	return ss.get(ctx, sessionKey{client, -1}, longestWay*5/4, longestWay, ss.grant)
 }
 
 // forTTL returns a session for a lease. Etcd keeps it for the TTL.
