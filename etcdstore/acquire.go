@@ -120,7 +120,7 @@ func (s *Store) enter(ctx context.Context, r driver.AcquireRequest, rec record) 
 	if !s.mayAdd(rec, sent+leaseTTL(r)) {
 		return driver.AcquireReply{}, errAgain
 	}
-	reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.id)), noneWithPrefix(s.keys.queue(r.Name))).
+	reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.request)), noneWithPrefix(s.keys.queue(r.Name))).
 		Then(clientv3.OpPut(rec.key, rec.value.String(), clientv3.WithLease(lease.id))).Commit()
 	switch {
 	case err != nil:
@@ -195,7 +195,7 @@ func (s *Store) join(ctx context.Context, r driver.AcquireRequest, rec record, l
 	}
 	prefix := s.keys.queue(r.Name)
 	all := clientv3.OpGet(prefix, clientv3.WithPrefix())
-	reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.id)), absent(rec.key)).
+	reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.request)), absent(rec.key)).
 		Then(clientv3.OpPut(rec.key, v.String(), clientv3.WithLease(on.id)), all).Else(all).Commit()
 	if err != nil {
 		return driver.AcquireReply{}, s.notAdded(ctx, rec, err, on)
@@ -292,7 +292,7 @@ func (s *Store) try(ctx context.Context, r driver.AcquireRequest, rec record, le
 			return reply, nil
 		}
 		// All entries are holders, so none gets the name when another leaves.
-		reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.id)), unchangedSince(s.keys.queue(r.Name), revision)).
+		reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.request)), unchangedSince(s.keys.queue(r.Name), revision)).
 			Then(clientv3.OpPut(rec.key, rec.value.String(), clientv3.WithLease(lease.id))).Commit()
 		if err != nil {
 			return driver.AcquireReply{}, s.notAdded(ctx, rec, err, lease)

@@ -106,7 +106,7 @@ func (s *Store) enterAll(ctx context.Context, r driver.AcquireRequest, recs []re
 			return driver.AcquireReply{}, errAgain
 		}
 	}
-	conditions := []clientv3.Cmp{absent(s.keys.cancelled(recs[0].id))}
+	conditions := []clientv3.Cmp{absent(s.keys.cancelled(recs[0].request))}
 	var puts []clientv3.Op
 	for _, rec := range recs {
 		conditions = append(conditions, noneWithPrefix(s.keys.queue(rec.name)))
@@ -170,7 +170,7 @@ func (s *Store) joinAll(ctx context.Context, r driver.AcquireRequest, recs []rec
 	if err != nil {
 		return driver.AcquireReply{}, s.noneAdded(ctx, recs, err)
 	}
-	conditions := []clientv3.Cmp{absent(s.keys.cancelled(recs[0].id))}
+	conditions := []clientv3.Cmp{absent(s.keys.cancelled(recs[0].request))}
 	var puts []clientv3.Op
 	for _, rec := range recs {
 		rec.value.Queued = true

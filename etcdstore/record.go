@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"strings"
 	"sync"
 	"time"
 )
@@ -8,11 +9,11 @@ import (
 // A record is what this process knows about an entry. Other processes can delete or change the
 // entry, so etcd decides.
 type record struct {
-	name   string
-	token  string
-	key    string
-	id     string // the last part of the key, if this process chose it
-	number uint64 // distinguishes records with the same name and token
+	name    string
+	token   string
+	key     string
+	request string // distinguishes this process's requests to add an entry; empty if another process added it
+	number  uint64 // distinguishes records with the same name and token
 
 	session *session // nil: unknown, for example because another process moved the entry
 	value   value
@@ -40,6 +41,9 @@ type wait struct {
 	in   *inbox
 	stop func()
 }
+
+// id returns the last part of the entry's key.
+func (r record) id() string { return r.key[strings.LastIndexByte(r.key, '/')+1:] }
 
 type recordKey struct{ name, token string }
 
@@ -72,8 +76,7 @@ func (rs *records) add(r *record, queue string) bool {
 		return false
 	}
 	if r.key == "" {
-		r.id = rs.ids.take()
-		r.key = queue + r.id
+		r.key, r.request = queue+rs.ids.take(r.name, time.Now()), rs.ids.request()
 	}
 	rs.last++
 	r.number = rs.last
@@ -115,8 +118,12 @@ func (rs *records) remove(r record) (last record, ok bool) {
 	}
 	now.endWait(now.wait)
 	delete(rs.all, k)
-	if now.id != "" && !now.inDoubt {
-		rs.ids.give(now.id)
+	switch {
+	case now.request == "":
+	case now.inDoubt:
+		rs.ids.giveLater(now.name, now.id(), time.Now())
+	default:
+		rs.ids.give(now.name, now.id())
 	}
 	return *now, true
 }

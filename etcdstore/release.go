@@ -111,7 +111,7 @@ func (s *Store) forbid(ctx context.Context, rec record) error {
 	for range attempts {
 		marks, err := s.sessions.forMarks(ctx)
 		if err == nil {
-			_, err = s.cli.Put(ctx, s.keys.cancelled(rec.id), "", clientv3.WithLease(marks.id))
+			_, err = s.cli.Put(ctx, s.keys.cancelled(rec.request), "", clientv3.WithLease(marks.id))
 			err = s.afterRefusal(ctx, err, marks)
 		}
 		if !errors.Is(err, errAgain) {

@@ -211,19 +211,15 @@ func (ss *sessions) forWaiters(ctx context.Context, client string) (*session, er
 // forMarks returns the session for the marks of cancelled requests, and for revocations. It is not
 // renewed, so they end: another session replaces it.
 func (ss *sessions) forMarks(ctx context.Context) (*session, error) {
-	const (
-		needed = 5 * time.Minute // no request can be on its way for longer
-		long   = needed + time.Minute
-	)
 	shared := ss.shared(sessionKey{seconds: -1})
 	if err := shared.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer shared.end()
-	if s := shared.current.Load(); s != nil && s.lasts(ss.clock.Check()+needed) {
+	if s := shared.current.Load(); s != nil && s.lasts(ss.clock.Check()+longestWay) {
 		return s, nil
 	}
-	return ss.replace(ctx, shared, long, ss.grant)
+	return ss.replace(ctx, shared, longestWay*5/4, ss.grant)
 }
 
 // forTTL returns a session for a lease. Etcd keeps it for the TTL.
