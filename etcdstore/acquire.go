@@ -76,6 +76,9 @@ func (s *Store) acquireFirst(ctx context.Context, r driver.AcquireRequest) (driv
 	rec.key, rec.value = s.keys.queue(r.Name)+rec.id, newValue(r)
 	reply, err := s.enter(ctx, r, rec)
 	if err == nil && !reply.Held && reply.Ticket == 0 || err != nil && hasNoEffect(err) {
+		if now, ok := s.records.get(r.Name, r.Token); ok && now.key == rec.key {
+			s.leave(now.session)
+		}
 		s.records.remove(rec, true)
 	}
 	return reply, err
@@ -109,10 +112,32 @@ func (s *Store) adopt(ctx context.Context, name, token string) (bool, error) {
 // gets a session with the lease's TTL. Otherwise a waiter gets its client's session for waiters.
 func (s *Store) enter(ctx context.Context, r driver.AcquireRequest, rec record) (driver.AcquireReply, error) {
 	sent := s.clock.Check()
-	lease, err := s.sessions.forTTL(ctx, r.Client, leaseTTL(r))
+	lease, err := s.sessions.forAttempt(ctx, r.Client, leaseTTL(r), rec.session)
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
+	reply, err := s.enterOn(ctx, r, rec, lease, sent)
+	s.leaveUnused(lease, err, rec)
+	return reply, err
+}
+
+// leaveUnused revokes a session that an attempt had for itself, unless an entry is on it. After an
+// unknown outcome, there may be one.
+func (s *Store) leaveUnused(lease *session, err error, recs ...record) {
+	if lease.shared || err != nil && !errors.Is(err, errAgain) && !hasNoEffect(err) {
+		return
+	}
+	for _, rec := range recs {
+		if now, ok := s.records.get(rec.name, rec.token); ok && now.session == lease {
+			return
+		}
+	}
+	lease.setEntries(1)
+	s.leave(lease)
+}
+
+// enterOn is enter with a session for the lease.
+func (s *Store) enterOn(ctx context.Context, r driver.AcquireRequest, rec record, lease *session, sent time.Duration) (driver.AcquireReply, error) {
 	rec.session, rec.expires = lease, sent+leaseTTL(r)
 	s.records.put(rec)
 	s.sweeper.wakeAt(rec.expires)
@@ -299,9 +324,10 @@ func (s *Store) rebind(ctx context.Context, rec *record, e entry, ttl time.Durat
 	return nil
 }
 
-// leave revokes a session that a single entry had for itself, after the entry moved or ended.
+// leave revokes a session that is not shared, after its last entry moved or ended. A multi-lock has
+// several entries.
 func (s *Store) leave(old *session) {
-	if old == nil || old.shared {
+	if old == nil || old.shared || !old.dropEntry() {
 		return
 	}
 	go func() {

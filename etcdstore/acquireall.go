@@ -52,10 +52,18 @@ func (s *Store) newRecords(r driver.AcquireRequest) (recs []record) {
 // enterAll adds the entries for all names.
 func (s *Store) enterAll(ctx context.Context, r driver.AcquireRequest, recs []record) (driver.AcquireReply, error) {
 	sent := s.clock.Check()
-	lease, err := s.sessions.forTTL(ctx, r.Client, leaseTTL(r))
+	lease, err := s.sessions.forAttempt(ctx, r.Client, leaseTTL(r), recs[0].session)
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
+	lease.setEntries(len(recs))
+	reply, err := s.enterAllOn(ctx, r, recs, lease, sent)
+	s.leaveUnused(lease, err, recs...)
+	return reply, err
+}
+
+// enterAllOn is enterAll with a session for the lease.
+func (s *Store) enterAllOn(ctx context.Context, r driver.AcquireRequest, recs []record, lease *session, sent time.Duration) (driver.AcquireReply, error) {
 	conditions := []clientv3.Cmp{absent(s.keys.cancelled(recs[0].id))}
 	var puts []clientv3.Op
 	for i := range recs {

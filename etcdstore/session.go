@@ -44,8 +44,9 @@ type session struct {
 	renewing chan struct{} // contains a value while nobody renews the session
 
 	mu    sync.Mutex
-	until time.Duration // etcd keeps the session until then at least
-	ended bool          // etcd has no such lease
+	until   time.Duration // etcd keeps the session until then at least
+	ended   bool          // etcd has no such lease
+	entries int           // if not shared
 }
 
 // errEnded means that a session ended, and its entries with it.
@@ -65,6 +66,21 @@ func (s *session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
+}
+
+// setEntries sets how many entries are on a session that is not shared.
+func (s *session) setEntries(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries = n
+}
+
+// dropEntry removes an entry from a session that is not shared. It returns true for the last.
+func (s *session) dropEntry() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries--
+	return s.entries == 0
 }
 
 func (s *session) hasEnded() bool {
@@ -99,7 +115,7 @@ func (l *leaser) grant(ctx context.Context, ttl time.Duration) (*session, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{id: reply.ID, ttl: time.Duration(min(reply.TTL, math.MaxInt64/int64(time.Second))) * time.Second, renewing: make(chan struct{}, 1)}
+	s := &session{id: reply.ID, ttl: time.Duration(min(reply.TTL, math.MaxInt64/int64(time.Second))) * time.Second, renewing: make(chan struct{}, 1), entries: 1}
 	s.renewing <- struct{}{}
 	s.until = sent + s.ttl
 	return s, nil
@@ -221,6 +237,21 @@ func (ss *sessions) forTTL(ctx context.Context, client string, ttl time.Duration
 	}
 	key := sessionKey{client, seconds(ttl + slack(ttl))}
 	return ss.get(ctx, key, time.Duration(key.seconds)*time.Second, ttl, ss.grantExactly)
+}
+
+// forAttempt is forTTL for an entry that may be on a session of its own, from an earlier attempt
+// whose reply was lost.
+func (ss *sessions) forAttempt(ctx context.Context, client string, ttl time.Duration, earlier *session) (*session, error) {
+	if earlier == nil || earlier.shared || earlier.ttl < ttl {
+		return ss.forTTL(ctx, client, ttl)
+	}
+	switch err := ss.keep(ctx, earlier, ttl); {
+	case err == nil:
+		return earlier, nil
+	case !errors.Is(err, errEnded):
+		return nil, err
+	}
+	return ss.forTTL(ctx, client, ttl)
 }
 
 func (ss *sessions) get(ctx context.Context, key sessionKey, ttl, needed time.Duration, grant func(context.Context, time.Duration) (*session, error)) (*session, error) {
