@@ -43,7 +43,7 @@ type session struct {
 
 	renewing chan struct{} // contains a value while nobody renews the session
 
-	mu    sync.Mutex
+	mu      sync.Mutex
 	until   time.Duration // etcd keeps the session until then at least
 	ended   bool          // etcd has no such lease
 	entries int           // if not shared
