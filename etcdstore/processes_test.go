@@ -60,7 +60,7 @@ func printWhileHeld(ctx context.Context, out *bufio.Writer) error {
 	}
 	work, word := rand.N(50*time.Millisecond), fmt.Sprintf("in %d", lease.Fence())
 	if rand.IntN(3) == 0 {
-		work *= 20 // so some processes are stopped while they hold the lock
+		work *= 10 // so some processes are stopped while they hold the lock
 	}
 	for end := time.Now().Add(work); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		now := time.Now().UnixNano()
@@ -106,8 +106,11 @@ func TestProcessesEnd(t *testing.T) {
 	for range processes {
 		p.start(server.Endpoint(), prefix)
 	}
+	const locks = 5 // between two faults
 	for round := range rounds {
-		p.wantLocked()
+		for range locks {
+			p.wantLocked()
+		}
 		victim := p.last.Load()
 		if round%2 == 0 {
 			victim.Kill()
