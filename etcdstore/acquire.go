@@ -16,7 +16,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.Ac
 	if err := checkAcquire(r); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	ctx, cancel, err := s.begin(ctx, "acquire", r.Name, r.Until)
+	ctx, cancel, err := s.beginTurn(ctx, "acquire", r.Name, r.Token, r.Until)
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}

@@ -88,20 +88,6 @@ func eachServer(b *testing.B, run func(b *testing.B, s *etcdtest.Server)) {
 	}
 }
 
-// startServer starts a server for a benchmark.
-func startServer(b *testing.B, args ...string) *etcdtest.Server {
-	b.Helper()
-	if !etcdtest.Installed() {
-		b.Skip(etcdtest.ErrNoServer)
-	}
-	s, err := etcdtest.Start(args...)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
 // BenchmarkUncontended counts pairs of lock and unlock of goroutines that lock their own names. The
 // lockers take turns in slices of time, so they have the same machine. A ratio is the median of the
 // slices' ratios to the baseline. Use -benchtime=100x for a run of 100 turns.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/etcdstore"
-	"github.com/dibslock/dibs/internal/test/etcdtest"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -96,8 +95,8 @@ func mustExtend(t *testing.T, s *etcdstore.Store, r driver.AcquireRequest, ttl t
 	}
 }
 
-// wantNothing checks that a name has neither holders nor waiters.
-func wantNothing(t *testing.T, s *etcdstore.Store, name string) {
+// wantEmpty checks that a name has neither holders nor waiters.
+func wantEmpty(t *testing.T, s *etcdstore.Store, name string) {
 	t.Helper()
 	state, err := s.Inspect(soon(t), name)
 	if err != nil || state.Holding+state.Waiting > 0 {
@@ -248,13 +247,7 @@ func TestExtendToAnEndedSession(t *testing.T) {
 // released leases, leave none behind.
 func TestLeasesInEtcdEnd(t *testing.T) {
 	t.Parallel()
-	sharedServer(t) // skips without a server
-	server, err := etcdtest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
-	cli := newClient(t, server)
+	cli := newClient(t, startServer(t))
 	s := etcdstore.New(cli)
 	const long = 5 * time.Minute
 	mustHold(t, s, request("n", "holder", long))
@@ -305,7 +298,7 @@ func TestLateAcquireAfterRelease(t *testing.T) {
 	mustHold(t, s, r)
 	release(t, s, "n", "token")
 	kv.runLate(t)
-	wantNothing(t, s, "n")
+	wantEmpty(t, s, "n")
 }
 
 // A try for several names got no answer, and its repetition found a name busy. Then it is
@@ -325,8 +318,8 @@ func TestLateTryOfSeveralNames(t *testing.T) {
 	}
 	release(t, s, "a", "holder")
 	kv.runLate(t)
-	wantNothing(t, s, "a")
-	wantNothing(t, s, "b")
+	wantEmpty(t, s, "a")
+	wantEmpty(t, s, "b")
 }
 
 // A release got no answer, and the application uses the token again. Then the release arrives.
@@ -402,7 +395,7 @@ func TestReleaseAfterALostReply(t *testing.T) {
 	_, err := s.Acquire(soon(t), request("n", "token", 10*time.Second))
 	loseReply(t, err)
 	release(t, s, "n", "token")
-	wantNothing(t, s, "n")
+	wantEmpty(t, s, "n")
 }
 
 // The names of a multi-lock may be long.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +18,7 @@ import (
 func TestLostAndLateRequests(t *testing.T) {
 	t.Parallel()
 	duration := 5 * time.Second
-	if os.Getenv("DIBS_LONG") != "" {
+	if isLong() {
 		duration = 2 * time.Minute
 	}
 	d := &disorder{t: t, prefix: newPrefix(), end: time.Now().Add(duration), holds: make(map[string]hold), fences: make(map[string]uint64)}
@@ -40,7 +39,7 @@ func TestLostAndLateRequests(t *testing.T) {
 	t.Logf("%d holds", d.count)
 	s := etcdstore.New(newClient(t, sharedServer(t)), etcdstore.Prefix(d.prefix))
 	for _, name := range disorderNames {
-		wantNothing(t, s, name)
+		wantEmpty(t, s, name)
 	}
 }
 

@@ -14,7 +14,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 	if err := driver.CheckName(r.Name); err != nil {
 		return false, err
 	}
-	ctx, cancel, err := s.begin(ctx, "release", r.Name, r.Until)
+	ctx, cancel, err := s.beginTurn(ctx, "release", r.Name, r.Token, r.Until)
 	if err != nil {
 		return false, err
 	}

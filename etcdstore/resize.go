@@ -16,7 +16,7 @@ func (s *Store) Resize(ctx context.Context, r driver.AcquireRequest) (driver.Acq
 	if err := checkAcquire(r); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	ctx, cancel, err := s.begin(ctx, "resize", r.Name, r.Until)
+	ctx, cancel, err := s.beginTurn(ctx, "resize", r.Name, r.Token, r.Until)
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}

@@ -24,6 +24,7 @@ type Store struct {
 	inboxes  *inboxes
 	views    *views
 	sweeper  *sweeper
+	turns    turns
 
 	verifyFrom atomic.Uint64 // see extension.verify
 }
@@ -59,6 +60,7 @@ func New(cli *clientv3.Client, options ...Option) *Store {
 			o.apply(s)
 		}
 	}
+	s.turns.all = make(map[recordKey]*callers)
 	s.records = &records{all: make(map[recordKey]*record), ids: newIDs()}
 	s.sessions = &sessions{leaser: &leaser{cli, s.clock, s.keys.base()}, all: make(map[sessionKey]*sharedSession)}
 	s.views = newViews(s)
@@ -123,6 +125,20 @@ func beforehand(err error) error {
 type untimed struct{ context.Context }
 
 func (untimed) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// beginTurn is begin for a call that excludes others for its token.
+func (s *Store) beginTurn(ctx context.Context, op, name, token string, until time.Time) (context.Context, context.CancelFunc, error) {
+	ctx, cancel, err := s.begin(ctx, op, name, until)
+	if err != nil {
+		return nil, nil, err
+	}
+	end, err := s.turns.begin(ctx, name, token)
+	if err != nil {
+		cancel()
+		return nil, nil, &driver.UnavailableError{Op: op, Name: name, Cause: err, Unsent: true}
+	}
+	return ctx, func() { end(); cancel() }, nil
+}
 
 // checkAcquire returns ErrInvalid for a request that this store cannot accept.
 func checkAcquire(r driver.AcquireRequest) error {
