@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -84,7 +85,8 @@ func (s *Store) findHolder(ctx context.Context, name, token string) (rec record,
 func (s *Store) end(ctx context.Context, rec record) (removed bool, err error) {
 	s.records.change(rec, func(now *record) { now.ending, rec.inDoubt = true, now.inDoubt })
 	if rec.inDoubt {
-		if err := s.forbid(ctx, rec); err != nil {
+		// Without space, etcd refuses late requests, too.
+		if err := s.forbid(ctx, rec); err != nil && !errors.Is(err, rpctypes.ErrNoSpace) {
 			return false, err
 		}
 	}
