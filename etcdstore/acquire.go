@@ -234,7 +234,7 @@ func (s *Store) decide(ctx context.Context, r driver.AcquireRequest, rec record,
 	if err := s.waitOn(ctx, r, &rec, sent); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	reply := s.busy(q, i, revision)
+	reply := s.busy(ctx, q, i, revision)
 	reply.Name, reply.Ticket = r.Name, uint64(rec.created)
 	s.watchGrant(r, rec, q[i-1])
 	return reply, nil
@@ -384,14 +384,14 @@ func (s *Store) withdraw(ctx context.Context, r driver.AcquireRequest, rec recor
 		return driver.AcquireReply{}, err
 	}
 	s.records.remove(rec, true)
-	reply := s.busy(q, i, revision)
+	reply := s.busy(ctx, q, i, revision)
 	reply.Name, reply.Position = r.Name, 0
 	return reply, nil
 }
 
 // busy describes the queue to the request of a waiter, or of a try whose index is the queue's
 // length.
-func (s *Store) busy(q queue, i int, revision int64) driver.AcquireReply {
+func (s *Store) busy(ctx context.Context, q queue, i int, revision int64) driver.AcquireReply {
 	reply := driver.AcquireReply{Fence: s.fences.upTo(revision), Remaining: driver.WaiterTTL}
 	holders := q.holders()
 	reply.Position = i - len(holders) + 1
@@ -400,11 +400,8 @@ func (s *Store) busy(q queue, i int, revision int64) driver.AcquireReply {
 	}
 	h := holders[0]
 	reply.Holder, reply.Reserved, reply.Remaining = h.Token, h.Reserved, h.ttl()
-	switch {
-	case h.foreign && h.lease == clientv3.NoLease:
-		reply.Remaining = -1
-	case h.foreign:
-		reply.Remaining = time.Minute // only the server knows; its end is an event
+	if h.foreign {
+		reply.Remaining = s.foreignRemaining(ctx, h)
 	}
 	return reply
 }
@@ -423,7 +420,7 @@ func (s *Store) try(ctx context.Context, r driver.AcquireRequest, rec record, le
 		}
 		joined := append(q, entry{value: rec.value, key: rec.key})
 		if joined.granted() < len(joined) {
-			reply := s.busy(q, len(q), revision)
+			reply := s.busy(ctx, q, len(q), revision)
 			reply.Name, reply.Position = r.Name, 0
 			return reply, nil
 		}

@@ -56,35 +56,47 @@ func (s *Store) enterAll(ctx context.Context, r driver.AcquireRequest, recs []re
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
-	conditions := []clientv3.Cmp{absent(s.keys.cancelled(recs[0].id))}
-	var puts []clientv3.Op
 	for i := range recs {
 		recs[i].session, recs[i].expires = lease, sent+leaseTTL(r)
 		s.records.put(recs[i])
-		conditions = append(conditions, noneWithPrefix(s.keys.queue(recs[i].name)))
-		puts = append(puts, clientv3.OpPut(recs[i].key, recs[i].value.String(), clientv3.WithLease(lease.id)))
 	}
 	s.sweeper.wakeAt(recs[0].expires)
-	reply, err := s.cli.Txn(ctx).If(conditions...).Then(puts...).Commit()
+	reply, err := s.createAll(ctx, r, recs, sent, noneWithPrefix)
 	switch {
-	case err != nil:
-		if hasNoEffect(err) {
-			s.forget(recs, true)
-		}
-		return driver.AcquireReply{}, s.afterRefusal(ctx, err, lease)
-	case reply.Succeeded:
-		var held driver.AcquireReply
-		for _, rec := range recs {
-			held = s.entered(r, rec, lease, sent, reply.Header.Revision)
-		}
-		return held, nil
+	case err != nil || reply.Held:
+		return reply, err
 	case !r.Queue:
-		return s.refuseAll(ctx, r, recs)
+		return s.tryAll(ctx, r, recs, sent)
 	}
 	if err := s.joinAll(ctx, r, recs); err != nil {
 		return driver.AcquireReply{}, err
 	}
 	return s.acquireAllAgain(ctx, r, recs)
+}
+
+// createAll adds the entries as holders, if a condition holds for the prefix of each queue.
+func (s *Store) createAll(ctx context.Context, r driver.AcquireRequest, recs []record, sent time.Duration, free func(prefix string) clientv3.Cmp) (held driver.AcquireReply, err error) {
+	lease := recs[0].session
+	conditions := []clientv3.Cmp{absent(s.keys.cancelled(recs[0].id))}
+	var puts []clientv3.Op
+	for _, rec := range recs {
+		conditions = append(conditions, free(s.keys.queue(rec.name)))
+		puts = append(puts, clientv3.OpPut(rec.key, rec.value.String(), clientv3.WithLease(lease.id)))
+	}
+	reply, err := s.cli.Txn(ctx).If(conditions...).Then(puts...).Commit()
+	if err != nil {
+		if hasNoEffect(err) {
+			s.forget(recs, true)
+		}
+		return held, s.afterRefusal(ctx, err, lease)
+	}
+	if !reply.Succeeded {
+		return held, nil
+	}
+	for _, rec := range recs {
+		held = s.entered(r, rec, lease, sent, reply.Header.Revision)
+	}
+	return held, nil
 }
 
 // forget removes records.
@@ -94,8 +106,8 @@ func (s *Store) forget(recs []record, reusable bool) {
 	}
 }
 
-// refuseAll answers a try for several names, one of which is not free.
-func (s *Store) refuseAll(ctx context.Context, r driver.AcquireRequest, recs []record) (driver.AcquireReply, error) {
+// tryAll answers a try for several names, after a request that found keys with their prefixes.
+func (s *Store) tryAll(ctx context.Context, r driver.AcquireRequest, recs []record, sent time.Duration) (driver.AcquireReply, error) {
 	queues, revision, err := s.readAll(ctx, r.Names())
 	if err != nil {
 		return driver.AcquireReply{}, err
@@ -106,12 +118,17 @@ func (s *Store) refuseAll(ctx context.Context, r driver.AcquireRequest, recs []r
 			return s.acquireAllAgain(ctx, r, recs)
 		case len(q) > 0:
 			s.forget(recs, true)
-			reply := s.busy(q, len(q), revision)
+			reply := s.busy(ctx, q, len(q), revision)
 			reply.Name, reply.Position = recs[i].name, 0
 			return reply, nil
 		}
 	}
-	return driver.AcquireReply{}, errAgain
+	// The keys belong to locks of another library, in folders below the queues.
+	reply, err := s.createAll(ctx, r, recs, sent, func(prefix string) clientv3.Cmp { return unchangedSince(prefix, revision) })
+	if err == nil && !reply.Held {
+		err = errAgain
+	}
+	return reply, err
 }
 
 // joinAll adds the entries at the ends of their queues.
@@ -214,7 +231,7 @@ func (s *Store) decideAll(ctx context.Context, r driver.AcquireRequest, recs []r
 	case blocked < 0:
 		return s.holdAll(ctx, r, recs, entries, revision, sent)
 	case !r.Queue:
-		reply := s.busy(queues[blocked], places[blocked], revision)
+		reply := s.busy(ctx, queues[blocked], places[blocked], revision)
 		reply.Name, reply.Position = recs[blocked].name, 0
 		for i, e := range entries {
 			if _, err := s.remove(ctx, e.key, e.created); err != nil {
@@ -224,7 +241,7 @@ func (s *Store) decideAll(ctx context.Context, r driver.AcquireRequest, recs []r
 		}
 		return reply, nil
 	}
-	reply := s.busy(queues[blocked], places[blocked], revision)
+	reply := s.busy(ctx, queues[blocked], places[blocked], revision)
 	reply.Name, reply.Ticket = recs[blocked].name, uint64(recs[blocked].created)
 	for i := range recs {
 		if err := s.waitOn(ctx, r, &recs[i], sent); err != nil {

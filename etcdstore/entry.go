@@ -43,7 +43,9 @@ type entry struct {
 	created int64 // the revision that created the key: the order in the queue
 	changed int64 // the revision of the last change
 	lease   clientv3.LeaseID
-	foreign bool // another library wrote it: exclusive
+	foreign bool   // another program wrote it: exclusive
+	kind    string // a foreign entry's kind
+	label   string // a foreign entry's label
 }
 
 // newEntry reads an entry of the queue with this prefix. It returns false for a key in a folder
@@ -56,6 +58,7 @@ func newEntry(prefix string, kv *mvccpb.KeyValue) (entry, bool) {
 	e := entry{key: string(kv.Key), created: kv.CreateRevision, changed: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease)}
 	if json.Unmarshal(kv.Value, &e.value) != nil || e.Token == "" || e.Weight < 1 || e.Weight > e.Limit {
 		e.value, e.foreign = value{Token: id, Weight: 1, Limit: 1}, true
+		e.kind, e.label = recognise(id, kv)
 	}
 	return e, true
 }

@@ -46,12 +46,12 @@ func (s *Store) resize(ctx context.Context, r driver.AcquireRequest) (reply driv
 	}
 	i, granted := q.find(r.Token), q.granted()
 	if i < 0 || i >= granted || q[i].Reserved || q[i].pending() {
-		reply = s.busy(q, len(q), revision)
+		reply = s.busy(ctx, q, len(q), revision)
 		reply.Name, reply.Position = r.Name, 0
 		return reply, false, nil
 	}
 	if other, fits := q.fitsResized(i, r); !fits {
-		reply = s.busy(queue{other}, 1, revision)
+		reply = s.busy(ctx, queue{other}, 1, revision)
 		reply.Name, reply.Position = r.Name, 0
 		return reply, false, nil
 	}
