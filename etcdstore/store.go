@@ -45,7 +45,7 @@ type Option struct{ apply func(*Store) }
 // Prefix sets the text before each name in its keys. The default is "lock/". The lock name then has
 // the same keys as concurrency.NewMutex(session, prefix+name) and etcdctl lock prefix+name.
 //
-// In a key, dibs writes a slash in a name as %2F. For a lock of those libraries with a slash in its
+// In a key, dibs writes a slash in a name as %2F, and a percent sign as %25. For a lock of those libraries with a slash in its
 // name, you should end the prefix with that slash.
 func Prefix(prefix string) Option {
 	return Option{func(s *Store) { s.keys.prefix = prefix }}
