@@ -1,9 +1,12 @@
 package etcdstore_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -245,6 +248,88 @@ func TestForeignWaiterBehindReservation(t *testing.T) {
 		t.Errorf("theirs: acquired %v after the reservation of %v", took, hold)
 	}
 	must(t, theirs.Unlock(t.Context()))
+}
+
+// An upgrade and a downgrade should not let a foreign waiter in.
+func TestForeignWaiterBehindResize(t *testing.T) {
+	t.Parallel()
+	m := newMixed(t)
+	lease, err := m.locks.RWMutex("a").Reader().TryLock(t.Context())
+	mustHold(t, lease, err)
+	theirs := m.mutex(t, "a")
+	acquired := make(chan error, 1)
+	go func() { acquired <- theirs.Lock(t.Context()) }()
+	m.wantWaiting(t, "a", 1)
+	must(t, lease.TryUpgrade(t.Context()))
+	must(t, lease.Downgrade(t.Context()))
+	must(t, lease.TryUpgrade(t.Context()))
+	if s := m.inspect(t, "a"); s.Holding != 1 || s.Waiting != 1 || s.Foreign != nil {
+		t.Errorf("%+v, want a foreign waiter behind a lock of dibs", s)
+	}
+	must(t, lease.Unlock())
+	must(t, <-acquired)
+	must(t, theirs.Unlock(t.Context()))
+}
+
+// When a foreign session ends, its lock and its waiters should end.
+func TestForeignSessionEnds(t *testing.T) {
+	t.Parallel()
+	m := newMixed(t)
+	holds, waits := m.session(t), m.session(t)
+	must(t, concurrency.NewMutex(holds, m.prefix+"a").Lock(t.Context()))
+	lost := make(chan error, 1)
+	go func() { lost <- concurrency.NewMutex(waits, m.prefix+"a").Lock(t.Context()) }()
+	m.wantWaiting(t, "a", 1)
+	waiting := start(func() (*dibs.Lease, error) { return m.locks.Mutex("a").Lock(t.Context()) })
+	m.wantWaiting(t, "a", 2)
+	must(t, waits.Close())
+	m.wantWaiting(t, "a", 1)
+	select {
+	case o := <-waiting:
+		t.Fatalf("acquired while theirs is held: %v, %v", o.lease, o.err)
+	default:
+	}
+	must(t, holds.Close())
+	o := <-waiting
+	lease := mustHold(t, o.lease, o.err)
+	if err := <-lost; !errors.Is(err, concurrency.ErrSessionExpired) {
+		t.Errorf("theirs: %v, want ErrSessionExpired", err)
+	}
+	must(t, lease.Unlock())
+	m.wantEmpty(t)
+}
+
+// The lock service of etcd, which clients in other languages use, should make the same locks.
+func TestLockService(t *testing.T) {
+	t.Parallel()
+	m := newMixed(t)
+	lease, err := m.cli.Grant(t.Context(), 10)
+	must(t, err)
+	var locked struct{ Key []byte }
+	m.post(t, "lock", map[string]any{"name": []byte(m.prefix + "a"), "lease": fmt.Sprint(int64(lease.ID))}, &locked)
+	s := m.inspect(t, "a")
+	if s.Foreign == nil || s.Foreign.Kind != "etcd lock" || s.Foreign.Key != string(locked.Key) {
+		t.Errorf("%+v, want the lock %s", s.Foreign, locked.Key)
+	}
+	waiting := start(func() (*dibs.Lease, error) { return m.locks.Mutex("a").Lock(t.Context()) })
+	m.wantWaiting(t, "a", 1)
+	m.post(t, "unlock", map[string]any{"key": locked.Key}, &struct{}{})
+	o := <-waiting
+	must(t, mustHold(t, o.lease, o.err).Unlock())
+}
+
+// post calls the lock service through etcd's JSON gateway.
+func (m mixed) post(t *testing.T, method string, request, reply any) {
+	t.Helper()
+	body, err := json.Marshal(request)
+	must(t, err)
+	r, err := http.Post("http://"+m.cli.Endpoints()[0]+"/v3/lock/"+method, "application/json", bytes.NewReader(body))
+	must(t, err)
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s", method, r.Status)
+	}
+	must(t, json.NewDecoder(r.Body).Decode(reply))
 }
 
 // Requests should be served in their order, whoever sends them.
@@ -512,6 +597,10 @@ func TestForeignNames(t *testing.T) {
 	must(t, mustHold(t, lease, err).Unlock())
 	if names, err := m.store.List(t.Context(), "*"); err != nil || len(names) > 0 {
 		t.Errorf("listed %q, %v: no name of dibs has this key", names, err)
+	}
+	above := concurrency.NewMutex(m.session(t), strings.TrimSuffix(folder.prefix, "/"))
+	if err := above.TryLock(t.Context()); !errors.Is(err, concurrency.ErrLocked) {
+		t.Errorf("theirs: a folder of a prefix: %v, want ErrLocked, as the documentation says", err)
 	}
 }
 
