@@ -246,14 +246,14 @@ func (s *Store) withdraw(ctx context.Context, r driver.AcquireRequest, rec recor
 	if _, err := s.end(ctx, rec); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	reply := s.busy(q, i, revision)
+	reply := s.busy(ctx, q, i, revision)
 	reply.Name, reply.Position = r.Name, 0
 	return reply, nil
 }
 
 // busy describes the queue to the request of a waiter, or of a try whose index is the queue's
 // length.
-func (s *Store) busy(q queue, i int, revision int64) driver.AcquireReply {
+func (s *Store) busy(ctx context.Context, q queue, i int, revision int64) driver.AcquireReply {
 	reply := driver.AcquireReply{Fence: s.fences.upTo(revision), Remaining: driver.WaiterTTL}
 	holders := q.holders()
 	reply.Position = i - len(holders) + 1
@@ -262,11 +262,8 @@ func (s *Store) busy(q queue, i int, revision int64) driver.AcquireReply {
 	}
 	h := holders[0]
 	reply.Holder, reply.Reserved, reply.Remaining = h.Token, h.Reserved, h.ttl()
-	switch {
-	case h.foreign && h.lease == clientv3.NoLease:
-		reply.Remaining = -1
-	case h.foreign:
-		reply.Remaining = time.Minute // only the server knows; its end is an event
+	if h.foreign {
+		reply.Remaining = s.foreignRemaining(ctx, h)
 	}
 	return reply
 }
@@ -287,7 +284,7 @@ func (s *Store) try(ctx context.Context, r driver.AcquireRequest, rec record, le
 			if !rec.inDoubt {
 				s.forgetUnsent(rec)
 			}
-			reply := s.busy(q, len(q), revision)
+			reply := s.busy(ctx, q, len(q), revision)
 			reply.Name, reply.Position = r.Name, 0
 			return reply, nil
 		}

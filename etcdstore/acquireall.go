@@ -106,22 +106,32 @@ func (s *Store) enterAll(ctx context.Context, r driver.AcquireRequest, recs []re
 			return driver.AcquireReply{}, errAgain
 		}
 	}
+	reply, err := s.createAll(ctx, r, recs, lease, sent, noneWithPrefix)
+	switch {
+	case err != nil || reply.Held:
+		return reply, err
+	case !r.Queue:
+		return s.tryAll(ctx, r, recs, lease, sent)
+	}
+	return s.joinAll(ctx, r, recs)
+}
+
+// createAll adds the entries as holders, if a condition holds for the prefix of each queue.
+func (s *Store) createAll(ctx context.Context, r driver.AcquireRequest, recs []record, lease *session, sent time.Duration, free func(prefix string) clientv3.Cmp) (driver.AcquireReply, error) {
 	conditions := []clientv3.Cmp{absent(s.keys.cancelled(recs[0].request))}
 	var puts []clientv3.Op
 	for _, rec := range recs {
-		conditions = append(conditions, noneWithPrefix(s.keys.queue(rec.name)))
+		conditions = append(conditions, free(s.keys.queue(rec.name)))
 		puts = append(puts, clientv3.OpPut(rec.key, rec.value.String(), clientv3.WithLease(lease.id)))
 	}
 	reply, err := s.cli.Txn(ctx).If(conditions...).Then(puts...).Commit()
-	switch {
-	case err != nil:
+	if err != nil {
 		return driver.AcquireReply{}, s.noneAdded(ctx, recs, err, lease)
-	case reply.Succeeded:
-		return s.enteredAll(r, recs, lease, sent, reply.Header.Revision)
-	case !r.Queue:
-		return s.refuseAll(ctx, r, recs)
 	}
-	return s.joinAll(ctx, r, recs)
+	if !reply.Succeeded {
+		return driver.AcquireReply{}, nil
+	}
+	return s.enteredAll(r, recs, lease, sent, reply.Header.Revision)
 }
 
 // noneAdded is notAdded for several entries.
@@ -142,8 +152,8 @@ func (s *Store) enteredAll(r driver.AcquireRequest, recs []record, on *session, 
 	return reply, nil
 }
 
-// refuseAll answers a try for several names, one of which is not free.
-func (s *Store) refuseAll(ctx context.Context, r driver.AcquireRequest, recs []record) (driver.AcquireReply, error) {
+// tryAll answers a try for several names, after a request that found keys with their prefixes.
+func (s *Store) tryAll(ctx context.Context, r driver.AcquireRequest, recs []record, lease *session, sent time.Duration) (driver.AcquireReply, error) {
 	queues, revision, err := s.readAll(ctx, r.Names())
 	if err != nil {
 		return driver.AcquireReply{}, s.noneAdded(ctx, recs, err)
@@ -156,12 +166,17 @@ func (s *Store) refuseAll(ctx context.Context, r driver.AcquireRequest, recs []r
 			if !recs[0].inDoubt {
 				s.forgetAll(recs)
 			}
-			reply := s.busy(q, len(q), revision)
+			reply := s.busy(ctx, q, len(q), revision)
 			reply.Name, reply.Position = recs[i].name, 0
 			return reply, nil
 		}
 	}
-	return driver.AcquireReply{}, errAgain
+	// The keys belong to locks of another library, in folders below the queues.
+	reply, err := s.createAll(ctx, r, recs, lease, sent, func(prefix string) clientv3.Cmp { return unchangedSince(prefix, revision) })
+	if err == nil && !reply.Held {
+		err = errAgain
+	}
+	return reply, err
 }
 
 // joinAll adds the entries at the ends of their queues.
@@ -216,7 +231,7 @@ func (s *Store) decideAll(ctx context.Context, r driver.AcquireRequest, recs []r
 	if blocked < 0 {
 		return s.holdAll(ctx, r, recs, revision, sent)
 	}
-	reply := s.busy(queues[blocked], places[blocked], revision)
+	reply := s.busy(ctx, queues[blocked], places[blocked], revision)
 	reply.Name, reply.Position = recs[blocked].name, 0
 	if !r.Queue {
 		return reply, s.endAll(ctx, recs)

@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -44,7 +45,9 @@ type entry struct {
 	created int64 // the revision that created the key: the order in the queue
 	changed int64 // the revision of the last change
 	lease   clientv3.LeaseID
-	foreign bool // another library wrote it: exclusive
+	foreign bool   // another program wrote it: exclusive
+	kind    string // a foreign entry's kind
+	label   string // a foreign entry's label
 }
 
 // newEntry reads an entry of the queue with this prefix. It returns false for a key in a folder
@@ -57,13 +60,14 @@ func newEntry(prefix string, kv *mvccpb.KeyValue) (entry, bool) {
 	e := entry{key: string(kv.Key), created: kv.CreateRevision, changed: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease)}
 	if json.Unmarshal(kv.Value, &e.value) != nil || e.Token == "" || !e.valid() {
 		e.value, e.foreign = value{Token: id, Weight: 1, Limit: 1}, true
+		e.kind, e.label = recognise(id, kv)
 	}
 	return e, true
 }
 
 // valid reports whether the numbers are those of a request.
 func (v value) valid() bool {
-	return 1 <= v.Weight && v.Weight <= v.Limit && v.Limit <= driver.Unlimited && 0 <= v.TTL && v.TTL <= milliseconds(driver.MaxReserve)
+	return 1 <= v.Weight && v.Weight <= v.Limit && v.Limit <= driver.Unlimited && 0 <= v.TTL && v.TTL <= milliseconds(math.MaxInt64-time.Second)
 }
 
 // fenceRevision returns the revision that made the entry a holder, or zero if the entry does not

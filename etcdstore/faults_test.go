@@ -50,7 +50,7 @@ func acquire(t *testing.T, s *etcdstore.Store, r driver.AcquireRequest) driver.A
 	return reply
 }
 
-func mustHold(t *testing.T, s *etcdstore.Store, r driver.AcquireRequest) driver.AcquireReply {
+func wantHeld(t *testing.T, s *etcdstore.Store, r driver.AcquireRequest) driver.AcquireReply {
 	t.Helper()
 	reply := acquire(t, s, r)
 	if !reply.Held {
@@ -59,7 +59,7 @@ func mustHold(t *testing.T, s *etcdstore.Store, r driver.AcquireRequest) driver.
 	return reply
 }
 
-func mustNotHold(t *testing.T, s *etcdstore.Store, r driver.AcquireRequest) driver.AcquireReply {
+func wantBusy(t *testing.T, s *etcdstore.Store, r driver.AcquireRequest) driver.AcquireReply {
 	t.Helper()
 	reply := acquire(t, s, r)
 	if reply.Held {
@@ -158,14 +158,14 @@ func TestKeysAfterAttach(t *testing.T) {
 	t.Parallel()
 	s := processes(t, 2)
 	r := request("n", "first", 10*time.Second)
-	mustHold(t, s[0], r)
+	wantHeld(t, s[0], r)
 	mustExtend(t, s[1], r, 10*time.Second)
 	release(t, s[1], "n", "first")
 	if released, err := s[0].Release(soon(t), driver.ReleaseRequest{Name: "n", Token: "first"}); released || err != nil {
 		t.Fatalf("second release: %v, %v", released, err)
 	}
-	mustHold(t, s[0], request("n", "second", 10*time.Second))
-	mustNotHold(t, s[1], request("n", "third", 10*time.Second))
+	wantHeld(t, s[0], request("n", "second", 10*time.Second))
+	wantBusy(t, s[1], request("n", "third", 10*time.Second))
 }
 
 // The first owner of an attached lease may stop renewing it.
@@ -173,10 +173,10 @@ func TestAttachedLeaseOutlastsItsFirstOwner(t *testing.T) {
 	t.Parallel()
 	s := processes(t, 3)
 	r := request("n", "token", 2*time.Second)
-	mustHold(t, s[0], r)
+	wantHeld(t, s[0], r)
 	mustExtend(t, s[1], r, 20*time.Second)
 	time.Sleep(3500 * time.Millisecond)
-	mustNotHold(t, s[2], try("n", "other", 2*time.Second))
+	wantBusy(t, s[2], try("n", "other", 2*time.Second))
 	mustExtend(t, s[1], r, 20*time.Second)
 }
 
@@ -185,10 +185,10 @@ func TestAttachWithAShorterTTL(t *testing.T) {
 	t.Parallel()
 	s := processes(t, 3)
 	r := request("n", "token", 10*time.Second)
-	mustHold(t, s[0], r)
+	wantHeld(t, s[0], r)
 	mustExtend(t, s[1], r, 2*time.Second)
 	time.Sleep(6 * time.Second)
-	mustNotHold(t, s[2], try("n", "other", 2*time.Second))
+	wantBusy(t, s[2], try("n", "other", 2*time.Second))
 }
 
 // Two processes can renew a lease, and one of them can stop.
@@ -196,12 +196,12 @@ func TestTwoOwnersRenew(t *testing.T) {
 	t.Parallel()
 	s := processes(t, 3)
 	r := request("n", "token", 3*time.Second)
-	mustHold(t, s[0], r)
+	wantHeld(t, s[0], r)
 	mustExtend(t, s[1], r, 3*time.Second)
 	for range 8 {
 		time.Sleep(time.Second)
 		mustExtend(t, s[0], r, 3*time.Second)
-		mustNotHold(t, s[2], try("n", "other", 2*time.Second))
+		wantBusy(t, s[2], try("n", "other", 2*time.Second))
 	}
 }
 
@@ -210,14 +210,14 @@ func TestResizeWithAShorterTTL(t *testing.T) {
 	t.Parallel()
 	s := processes(t, 2)
 	r := reader("n", "token", 2*time.Second)
-	mustHold(t, s[0], r)
+	wantHeld(t, s[0], r)
 	mustExtend(t, s[0], r, 12*time.Second)
 	r.Weight = 2
 	if reply, err := s[0].Resize(soon(t), r); err != nil || !reply.Held {
 		t.Fatalf("%+v, %v", reply, err)
 	}
 	time.Sleep(6 * time.Second)
-	mustNotHold(t, s[1], try("n", "other", 2*time.Second))
+	wantBusy(t, s[1], try("n", "other", 2*time.Second))
 }
 
 // A renewal finds that the session that it moves to ended, but not the lease's own.
@@ -228,8 +228,8 @@ func TestExtendToAnEndedSession(t *testing.T) {
 	s := etcdstore.New(cli, etcdstore.Prefix(prefix))
 	r, other := request("n", "token", 2*time.Second), request("m", "other", 20*time.Second)
 	other.Client = r.Client
-	mustHold(t, s, r)
-	mustHold(t, s, other)
+	wantHeld(t, s, r)
+	wantHeld(t, s, other)
 	reply, err := cli.Get(soon(t), prefix+"m/", clientv3.WithPrefix())
 	if err != nil || len(reply.Kvs) != 1 {
 		t.Fatal(reply, err)
@@ -250,15 +250,15 @@ func TestLeasesInEtcdEnd(t *testing.T) {
 	cli := newClient(t, startServer(t))
 	s := etcdstore.New(cli)
 	const long = 5 * time.Minute
-	mustHold(t, s, request("n", "holder", long))
+	wantHeld(t, s, request("n", "holder", long))
 	for i := range 3 {
-		mustNotHold(t, s, try("n", fmt.Sprint("try", i), long))
+		wantBusy(t, s, try("n", fmt.Sprint("try", i), long))
 	}
 	waiter := request("n", "waiter", long)
-	mustNotHold(t, s, waiter)
+	wantBusy(t, s, waiter)
 	several := request("a", "several", long)
 	several.With, several.Queue = []string{"n"}, false
-	mustNotHold(t, s, several)
+	wantBusy(t, s, several)
 	if reply, err := s.Resize(soon(t), waiter); err != nil || reply.Held {
 		t.Fatalf("%+v, %v", reply, err)
 	}
@@ -295,7 +295,7 @@ func TestLateAcquireAfterRelease(t *testing.T) {
 	kv.loseNext(prefix+"n/", true)
 	_, err := s.Acquire(soon(t), r)
 	loseReply(t, err)
-	mustHold(t, s, r)
+	wantHeld(t, s, r)
 	release(t, s, "n", "token")
 	kv.runLate(t)
 	wantEmpty(t, s, "n")
@@ -306,13 +306,13 @@ func TestLateAcquireAfterRelease(t *testing.T) {
 func TestLateTryOfSeveralNames(t *testing.T) {
 	t.Parallel()
 	s, kv, prefix := lossy(t)
-	mustHold(t, s, request("a", "holder", 10*time.Second))
+	wantHeld(t, s, request("a", "holder", 10*time.Second))
 	r := try("a", "token", 10*time.Second)
 	r.With = []string{"b"}
 	kv.loseNext(prefix+"b/", true)
 	_, err := s.Acquire(soon(t), r)
 	loseReply(t, err)
-	mustNotHold(t, s, r)
+	wantBusy(t, s, r)
 	if err := s.Cancel(soon(t), r); err != nil {
 		t.Fatal(err)
 	}
@@ -330,11 +330,11 @@ func TestLateRelease(t *testing.T) {
 			t.Parallel()
 			s, kv, prefix := lossy(t)
 			r := request("n", "token", 10*time.Second)
-			mustHold(t, s, r)
+			wantHeld(t, s, r)
 			kv.loseNext(prefix+"n/", true)
 			_, err := s.Release(soon(t), driver.ReleaseRequest{Name: "n", Token: "token", Reserve: reserve})
 			loseReply(t, err)
-			mustHold(t, s, r)
+			wantHeld(t, s, r)
 			kv.runLate(t)
 			state, err := s.Inspect(soon(t), "n")
 			if err != nil || len(state.Holders) != 1 || state.Holders[0].Reserved {
@@ -353,7 +353,7 @@ func TestLateRenewal(t *testing.T) {
 	cli.KV = kv
 	s := etcdstore.New(cli, etcdstore.Prefix(prefix))
 	r := request("n", "token", 2*time.Second)
-	mustHold(t, s, r)
+	wantHeld(t, s, r)
 	kv.loseNext(prefix+"n/", true)
 	loseReply(t, extend(t, s, r, 10*time.Second))
 	mustExtend(t, s, r, 50*time.Second)
@@ -373,17 +373,17 @@ func TestFenceOfAReaderAfterALostReply(t *testing.T) {
 	t.Parallel()
 	s, kv, prefix := lossy(t)
 	holder, writer := request("n", "holder", 10*time.Second), request("n", "writer", 10*time.Second)
-	mustHold(t, s, holder)
-	mustNotHold(t, s, writer)
+	wantHeld(t, s, holder)
+	wantBusy(t, s, writer)
 	r := reader("n", "reader", 10*time.Second)
 	kv.loseNext(prefix+"n/", false)
 	kv.skip = 1 // the first transaction only finds that the queue is not empty
 	_, err := s.Acquire(soon(t), r)
 	loseReply(t, err)
 	release(t, s, "n", "holder")
-	fence := mustHold(t, s, writer).Fence
+	fence := wantHeld(t, s, writer).Fence
 	release(t, s, "n", "writer")
-	if own := mustHold(t, s, r).Fence; own <= fence {
+	if own := wantHeld(t, s, r).Fence; own <= fence {
 		t.Errorf("fence %d after %d", own, fence)
 	}
 }
@@ -407,10 +407,10 @@ func TestManyLongNames(t *testing.T) {
 		r.With = append(r.With, fmt.Sprintf("%0*d", driver.MaxName, i))
 	}
 	holder := request(r.With[50], "holder", 10*time.Second)
-	mustHold(t, s, holder)
-	mustNotHold(t, s, r)
+	wantHeld(t, s, holder)
+	wantBusy(t, s, r)
 	release(t, s, holder.Name, "holder")
-	mustHold(t, s, r)
+	wantHeld(t, s, r)
 	for _, name := range r.Names() {
 		release(t, s, name, "token")
 	}
@@ -428,13 +428,13 @@ func TestFoldersBelowAQueue(t *testing.T) {
 	s := etcdstore.New(cli, etcdstore.Prefix(prefix))
 	holder, waiter := request("n", "holder", 10*time.Second), request("n", "waiter", 10*time.Second)
 	events, _ := watch(t, s, waiter.Client)
-	mustHold(t, s, holder)
+	wantHeld(t, s, holder)
 	for i := range 20 {
 		if _, err := cli.Put(soon(t), fmt.Sprintf("%sn/folder/%d", prefix, i), ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	mustNotHold(t, s, waiter)
+	wantBusy(t, s, waiter)
 	select {
 	case e := <-events:
 		t.Fatalf("%+v, while another token holds the name", e)
@@ -451,12 +451,12 @@ func TestWatchAgain(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s := processes(t, 1)[0]
-			mustHold(t, s, request("n", "holder", 10*time.Second))
+			wantHeld(t, s, request("n", "holder", 10*time.Second))
 			_, stop := watch(t, s, waiter.Client)
-			mustNotHold(t, s, waiter)
+			wantBusy(t, s, waiter)
 			stop()
 			events, _ := watch(t, s, waiter.Client)
-			mustNotHold(t, s, waiter)
+			wantBusy(t, s, waiter)
 			release(t, s, "n", "holder")
 			wantEvent(t, events, driver.EventGranted)
 		})
@@ -467,13 +467,13 @@ func TestWatchAgain(t *testing.T) {
 func TestLostReplyToAMove(t *testing.T) {
 	t.Parallel()
 	s, kv, prefix := lossy(t)
-	mustHold(t, s, request("n", "holder", 2*time.Second))
+	wantHeld(t, s, request("n", "holder", 2*time.Second))
 	waiter := request("n", "waiter", 2*time.Second)
-	mustNotHold(t, s, waiter)
+	wantBusy(t, s, waiter)
 	release(t, s, "n", "holder")
 	kv.loseNext(prefix+"n/", false) // the move to the lease's session
 	_, err := s.Acquire(soon(t), waiter)
 	loseReply(t, err)
-	mustHold(t, s, waiter)
-	mustNotHold(t, s, try("n", "other", 2*time.Second))
+	wantHeld(t, s, waiter)
+	wantBusy(t, s, try("n", "other", 2*time.Second))
 }

@@ -19,7 +19,7 @@ func (s *Store) decide(ctx context.Context, r driver.AcquireRequest, rec record,
 	if err := s.waitOn(ctx, r, rec, q[i], sent); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	reply := s.busy(q, i, revision)
+	reply := s.busy(ctx, q, i, revision)
 	reply.Name, reply.Ticket = r.Name, uint64(rec.created)
 	s.watchGrant(r, rec, q[i-1])
 	return reply, nil

@@ -29,7 +29,8 @@ func (l layout) letter(client string, created int64) string {
 	return l.mail(client) + strconv.FormatInt(created, 10)
 }
 
-// nameOf returns the name of an entry's key, or false if the key is no entry.
+// nameOf returns the name of an entry's key, or false if the key is no entry of any name: another
+// library does not escape names.
 func (l layout) nameOf(key string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, l.prefix)
 	if !ok {
@@ -39,7 +40,8 @@ func (l layout) nameOf(key string) (name string, ok bool) {
 	if !ok || escaped == "" || id == "" || strings.Contains(id, "/") {
 		return "", false
 	}
-	return unescape(escaped), true
+	name = unescape(escaped)
+	return name, escape(name) == escaped
 }
 
 // In a key, a slash ends the name. Otherwise a lock named a would wait for a lock named a/b.

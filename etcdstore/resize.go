@@ -50,7 +50,7 @@ func (s *Store) resize(ctx context.Context, r driver.AcquireRequest) (driver.Acq
 		}
 		blocked = queue{other}
 	}
-	reply := s.busy(blocked, len(blocked), revision)
+	reply := s.busy(ctx, blocked, len(blocked), revision)
 	reply.Name, reply.Position = r.Name, 0
 	return reply, nil
 }

@@ -45,8 +45,9 @@ type Option struct{ apply func(*Store) }
 // Prefix sets the text before each name in its keys. The default is "lock/". The lock name then has
 // the same keys as concurrency.NewMutex(session, prefix+name) and etcdctl lock prefix+name.
 //
-// In a key, dibs writes a slash in a name as %2F. For a lock of those libraries with a slash in its
-// name, you should end the prefix with that slash.
+// In a key, dibs writes a slash in a name as %2F, and a percent sign as %25. For a lock of those
+// libraries with a slash in its name, you should end the prefix with that slash. They should not
+// lock a folder that contains the prefix, such as lock for the default: they would wait for ever.
 func Prefix(prefix string) Option {
 	return Option{func(s *Store) { s.keys.prefix = prefix }}
 }

@@ -83,44 +83,41 @@ type turn struct {
 	first    bool  // no entry is before it
 	only     bool  // a single entry is before it
 	before   entry // the last entry before it
+	unclear  bool  // there are more keys, which may be entries
 }
 
-// place reads a waiter's place.
+// place reads a waiter's place. Few keys are enough, unless most belong to another library's locks, in
+// folders below the queue.
 func (s *Store) place(ctx context.Context, rec record) (turn, error) {
-	const some = 8 // a key of another library's lock, in a folder below, is no entry
+	const some = 8
 	ctx, cancel := context.WithTimeout(ctx, driver.OperationTimeout)
 	defer cancel()
+	t, err := s.placeAmong(ctx, rec, some)
+	if err == nil && t.unclear {
+		t, err = s.placeAmong(ctx, rec, 0)
+	}
+	return t, err
+}
+
+// placeAmong reads a waiter's place from the last keys before its entry: at most limit, unless it is
+// zero.
+func (s *Store) placeAmong(ctx context.Context, rec record, limit int64) (turn, error) {
 	prefix := s.keys.queue(rec.name)
 	reply, err := s.cli.Txn(ctx).Then(
 		clientv3.OpGet(rec.key),
 		clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(rec.created-1),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(some)),
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(limit)),
 	).Commit()
 	if err != nil {
 		return turn{}, err
 	}
-	own, before := reply.Responses[0].GetResponseRange().GetKvs(), reply.Responses[1].GetResponseRange()
+	own := reply.Responses[0].GetResponseRange().GetKvs()
+	before := reply.Responses[1].GetResponseRange()
 	q := readQueue(prefix, before.GetKvs())
-	if before.More && len(q) < 2 {
-		return s.placeByAll(ctx, rec)
-	}
 	t := turn{revision: reply.Header.Revision, missing: len(own) == 0 || own[0].CreateRevision != rec.created, first: len(q) == 0, only: len(q) == 1}
+	t.unclear = len(q) < 2 && before.GetMore()
 	if len(q) > 0 {
 		t.before = q[len(q)-1]
-	}
-	return t, nil
-}
-
-// placeByAll reads a waiter's place by the whole queue, which has many keys of other libraries.
-func (s *Store) placeByAll(ctx context.Context, rec record) (turn, error) {
-	q, revision, err := s.read(ctx, rec.name)
-	if err != nil {
-		return turn{}, err
-	}
-	i := q.findKey(rec.key)
-	t := turn{revision: revision, missing: i < 0 || q[i].created != rec.created, first: i == 0, only: i == 1}
-	if i > 0 {
-		t.before = q[i-1]
 	}
 	return t, nil
 }
