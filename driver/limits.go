@@ -12,7 +12,7 @@ type Limiter interface {
 type Limits struct {
 	MinTTL    time.Duration // a request with a shorter TTL is ErrInvalid
 	WaiterTTL time.Duration // how long a dead waiter, or a hand-off without a renewal, can block a name; at least the constant WaiterTTL, or zero
-	Late      time.Duration // how much longer than its TTL a lease can block a name after a crash
+	Late      time.Duration // how much longer than its TTL a lease with the shortest TTL can block a name after a crash
 }
 
 // LimitsOf returns the limits of a store, or of the store behind a decorator.

@@ -16,7 +16,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.Ac
 	if err := checkAcquire(r); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	ctx, cancel, err := s.begin(ctx, "acquire", r.Name, r.Until)
+	ctx, cancel, err := s.beginTurn(ctx, "acquire", r.Name, r.Token, r.Until)
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
@@ -34,11 +34,10 @@ func (s *Store) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.Ac
 
 // newValue returns the value for a request's entry.
 func newValue(r driver.AcquireRequest) value {
-	v := value{Token: r.Token, Client: r.Client, Weight: r.Weight, Limit: r.Limit, TTL: r.TTL.Milliseconds(), Since: time.Now().UnixMilli()}
-	if len(r.With) > 0 {
-		v.With = r.Names()
+	return value{
+		Token: r.Token, Client: r.Client, Weight: r.Weight, Limit: r.Limit, TTL: milliseconds(leaseTTL(r)),
+		Several: len(r.With) > 0, Since: time.Now().UnixMilli(),
 	}
-	return v
 }
 
 // leaseTTL is how long a crashed holder keeps the name.
@@ -52,10 +51,16 @@ const attempts = 100
 
 func (s *Store) acquireOne(ctx context.Context, r driver.AcquireRequest) (reply driver.AcquireReply, err error) {
 	for range attempts {
-		if rec, ok := s.records.get(r.Name, r.Token); ok {
-			reply, err = s.acquireAgain(ctx, r, rec)
-		} else {
+		rec, ok := s.records.get(r.Name, r.Token)
+		switch {
+		case !ok:
 			reply, err = s.acquireFirst(ctx, r)
+		case rec.ending:
+			err = first(s.finish(ctx, rec), errAgain)
+		case rec.created == 0:
+			reply, err = s.enter(ctx, r, rec) // the reply to an earlier request was lost
+		default:
+			reply, err = s.acquireAgain(ctx, r, rec)
 		}
 		if !errors.Is(err, errAgain) {
 			break
@@ -72,13 +77,11 @@ func (s *Store) acquireFirst(ctx context.Context, r driver.AcquireRequest) (driv
 			return driver.AcquireReply{}, first(err, errAgain)
 		}
 	}
-	rec := record{name: r.Name, token: r.Token, id: s.records.newID()}
-	rec.key, rec.value = s.keys.queue(r.Name)+rec.id, newValue(r)
-	reply, err := s.enter(ctx, r, rec)
-	if err == nil && !reply.Held && reply.Ticket == 0 || err != nil && hasNoEffect(err) {
-		s.records.remove(rec, true)
+	rec := record{name: r.Name, token: r.Token, value: newValue(r)}
+	if !s.records.add(&rec, s.keys.queue(r.Name)) {
+		return driver.AcquireReply{}, errAgain // another call did the same
 	}
-	return reply, err
+	return s.enter(ctx, r, rec)
 }
 
 // first returns the first error that is not nil.
@@ -101,60 +104,66 @@ func (s *Store) adopt(ctx context.Context, name, token string) (bool, error) {
 	if i < 0 || q[i].Reserved {
 		return false, nil
 	}
-	s.records.put(record{name: name, token: token, key: q[i].key, created: q[i].created, value: q[i].value})
+	s.records.add(&record{name: name, token: token, key: q[i].key, created: q[i].created, changed: q[i].changed, value: q[i].value}, "")
 	return true, nil
 }
 
-// enter adds an entry to a queue. If the queue is empty, the entry holds the name at once, so it
-// gets a session with the lease's TTL. Otherwise a waiter gets its client's session for waiters.
+// enter adds an entry to an empty queue: it holds the name at once, so it gets a session with the
+// lease's TTL. If the queue is not empty, the entry joins it. A request for both would be larger,
+// and most queues are empty.
 func (s *Store) enter(ctx context.Context, r driver.AcquireRequest, rec record) (driver.AcquireReply, error) {
 	sent := s.clock.Check()
-	lease, err := s.sessions.forTTL(ctx, r.Client, leaseTTL(r))
+	lease, err := s.sessionFor(ctx, &rec, r.Client, leaseTTL(r))
 	if err != nil {
-		return driver.AcquireReply{}, err
+		return driver.AcquireReply{}, s.notAdded(ctx, rec, err)
 	}
-	rec.session, rec.expires = lease, sent+leaseTTL(r)
-	s.records.put(rec)
-	s.sweeper.wakeAt(rec.expires)
-	prefix := s.keys.queue(r.Name)
-	notCancelled := absent(s.keys.cancelled(rec.id))
-	put := clientv3.OpPut(rec.key, rec.value.String(), clientv3.WithLease(lease.id))
-	join := clientv3.OpGet(prefix, clientv3.WithPrefix())
-	waits := s.sessions.waitersNow(r.Client)
-	if r.Queue && waits != nil {
-		join = s.joinOp(r, rec, lease, waits, notCancelled)
+	if !s.mayAdd(rec, sent+leaseTTL(r)) {
+		return driver.AcquireReply{}, errAgain
 	}
-	reply, err := s.cli.Txn(ctx).If(notCancelled, noneWithPrefix(prefix)).Then(put).Else(join).Commit()
-	if err != nil {
-		return driver.AcquireReply{}, s.afterRefusal(ctx, err, lease, waits)
-	}
+	reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.request)), noneWithPrefix(s.keys.queue(r.Name))).
+		Then(clientv3.OpPut(rec.key, rec.value.String(), clientv3.WithLease(lease.id))).Commit()
 	switch {
+	case err != nil:
+		return driver.AcquireReply{}, s.notAdded(ctx, rec, err, lease)
 	case reply.Succeeded:
-		return s.entered(r, rec, lease, sent, reply.Header.Revision), nil
+		return s.entered(r, rec, lease, sent, reply.Header.Revision)
 	case !r.Queue:
 		return s.try(ctx, r, rec, lease, sent)
-	case waits == nil:
-		return s.join(ctx, r, rec, lease, sent)
 	}
-	return s.joined(ctx, r, rec, lease, waits, sent, reply.Responses[0].GetResponseTxn().GetSucceeded())
+	return s.join(ctx, r, rec, lease, sent)
+}
+
+// mayAdd records that a request to add an entry is sent. It returns false if the entry's record was
+// removed, or its end was requested.
+func (s *Store) mayAdd(rec record, expires time.Duration) bool {
+	ok := s.records.update(rec, func(now *record) { now.inDoubt, now.expires = true, expires })
+	s.sweeper.wakeAt(expires)
+	return ok
+}
+
+// notAdded removes the record of an entry that was not added, unless an earlier request had no
+// answer. It returns errAgain if etcd refused the request because a session ended.
+func (s *Store) notAdded(ctx context.Context, rec record, err error, used ...*session) error {
+	if hasNoEffect(err) && !rec.inDoubt {
+		s.forgetUnsent(rec)
+	}
+	return s.afterRefusal(ctx, err, used...)
+}
+
+// forgetUnsent removes the record of an entry that no request can add.
+func (s *Store) forgetUnsent(rec record) {
+	s.records.change(rec, func(now *record) { now.inDoubt = false })
+	s.forget(rec)
 }
 
 // entered records a holder, whose entry was created at a revision.
-func (s *Store) entered(r driver.AcquireRequest, rec record, on *session, sent time.Duration, revision int64) driver.AcquireReply {
-	rec.created, rec.session, rec.held, rec.fence = revision, on, true, s.fences.own(revision)
-	rec.expires = expiry(on, sent, leaseTTL(r))
-	s.records.put(rec)
-	s.sweeper.wakeAt(rec.expires)
-	return driver.AcquireReply{Held: true, Fence: rec.fence}
-}
-
-// expiry returns when an entry should end without another request. Zero means: with its session,
-// which it has for itself.
-func expiry(on *session, sent, ttl time.Duration) time.Duration {
-	if !on.shared {
-		return 0
+func (s *Store) entered(r driver.AcquireRequest, rec record, on *session, sent time.Duration, revision int64) (driver.AcquireReply, error) {
+	rec.created, rec.changed, rec.session = revision, revision, on
+	fence := s.fences.own(revision)
+	if err := s.extended(rec, leaseTTL(r), fence, sent); err != nil {
+		return driver.AcquireReply{}, err
 	}
-	return sent + ttl
+	return driver.AcquireReply{Held: true, Fence: fence}, nil
 }
 
 // afterRefusal returns errAgain if etcd refused a transaction because a session ended.
@@ -163,9 +172,6 @@ func (s *Store) afterRefusal(ctx context.Context, err error, used ...*session) e
 		return err
 	}
 	for _, session := range used {
-		if session == nil {
-			continue
-		}
 		if err := s.sessions.renew(ctx, session); err != nil && !errors.Is(err, errEnded) {
 			return err
 		}
@@ -173,191 +179,48 @@ func (s *Store) afterRefusal(ctx context.Context, err error, used ...*session) e
 	return errAgain
 }
 
-// joinOp returns the operation that adds an entry to the end of a queue. A shared request can hold
-// the name beside other holders at once, so it begins with the lease's session.
-func (s *Store) joinOp(r driver.AcquireRequest, rec record, lease, waits *session, notCancelled clientv3.Cmp) clientv3.Op {
+// errCancelled means that a Cancel for the token came first.
+var errCancelled = errors.New("the request was cancelled")
+
+// join adds an entry to the end of a queue, and reads the queue. A shared request can hold the name
+// beside other holders at once, so it begins with the lease's session.
+func (s *Store) join(ctx context.Context, r driver.AcquireRequest, rec record, lease *session, sent time.Duration) (driver.AcquireReply, error) {
+	waits, err := s.sessions.forWaiters(ctx, r.Client)
+	if err != nil {
+		return driver.AcquireReply{}, s.notAdded(ctx, rec, err)
+	}
 	v, on := rec.value, lease
 	if r.Exclusive() {
 		v.Queued, on = true, waits
 	}
-	put := clientv3.OpPut(rec.key, v.String(), clientv3.WithLease(on.id))
-	return clientv3.OpTxn([]clientv3.Cmp{notCancelled, absent(rec.key)}, []clientv3.Op{put}, nil)
-}
-
-// join adds an entry to the end of a queue, after a request that found the queue in use.
-func (s *Store) join(ctx context.Context, r driver.AcquireRequest, rec record, lease *session, sent time.Duration) (driver.AcquireReply, error) {
-	waits, err := s.sessions.forWaiters(ctx, r.Client)
+	prefix := s.keys.queue(r.Name)
+	all := clientv3.OpGet(prefix, clientv3.WithPrefix())
+	reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.request)), absent(rec.key)).
+		Then(clientv3.OpPut(rec.key, v.String(), clientv3.WithLease(on.id)), all).Else(all).Commit()
 	if err != nil {
-		return driver.AcquireReply{}, err
+		return driver.AcquireReply{}, s.notAdded(ctx, rec, err, on)
 	}
-	op := s.joinOp(r, rec, lease, waits, absent(s.keys.cancelled(rec.id)))
-	reply, err := s.cli.Do(ctx, op)
-	if err != nil {
-		return driver.AcquireReply{}, s.afterRefusal(ctx, err, lease, waits)
-	}
-	return s.joined(ctx, r, rec, lease, waits, sent, reply.Txn().Succeeded)
-}
-
-// errCancelled means that a Cancel for the token came first.
-var errCancelled = errors.New("the request was cancelled")
-
-// joined reads the queue after an entry was added.
-func (s *Store) joined(ctx context.Context, r driver.AcquireRequest, rec record, lease, waits *session, sent time.Duration, added bool) (driver.AcquireReply, error) {
-	q, revision, err := s.read(ctx, r.Name)
-	if err != nil {
-		return driver.AcquireReply{}, err
-	}
+	q := readQueue(prefix, reply.Responses[len(reply.Responses)-1].GetResponseRange().GetKvs())
 	i := q.findKey(rec.key)
-	switch {
-	case i < 0 && !added:
+	if i < 0 {
 		return driver.AcquireReply{}, errCancelled
-	case i < 0:
-		s.records.remove(rec, false)
-		return driver.AcquireReply{}, errAgain
 	}
-	e := q[i]
-	rec.created, rec.value, rec.session = e.created, e.value, waits
-	if e.lease == lease.id {
-		rec.session = lease
+	if !reply.Succeeded {
+		q[i].distrust()
 	}
-	rec.expires = expiry(rec.session, sent, waiterTTL)
-	s.records.put(rec)
-	s.sweeper.wakeAt(rec.expires)
-	return s.decide(ctx, r, rec, q, i, revision, sent)
+	return s.decide(ctx, r, rec, q, i, reply.Header.Revision, sent)
 }
 
-// decide answers a request whose entry is in the queue.
-func (s *Store) decide(ctx context.Context, r driver.AcquireRequest, rec record, q queue, i int, revision int64, sent time.Duration) (driver.AcquireReply, error) {
-	if i < q.granted() {
-		return s.hold(ctx, r, rec, q[i], i, revision, sent)
+// distrust marks a shared entry whose creation may have been no grant, because an earlier request
+// added it, and perhaps behind others.
+func (e *entry) distrust() {
+	if !e.exclusive() && e.Fence == 0 && !e.Resized {
+		e.Queued = true
 	}
-	if err := s.waitOn(ctx, r, &rec, sent); err != nil {
-		return driver.AcquireReply{}, err
-	}
-	reply := s.busy(q, i, revision)
-	reply.Name, reply.Ticket = r.Name, uint64(rec.created)
-	s.watchGrant(r, rec, q[i-1])
-	return reply, nil
-}
-
-// hold answers a request whose entry holds the name. It binds the entry to a session with the
-// lease's TTL.
-func (s *Store) hold(ctx context.Context, r driver.AcquireRequest, rec record, e entry, i int, revision int64, sent time.Duration) (driver.AcquireReply, error) {
-	fence := s.fences.of(e)
-	switch {
-	case rec.held:
-		fence = max(fence, rec.fence)
-	case fence == 0:
-		fence = s.fences.seen(revision, i)
-	}
-	if err := s.lengthen(ctx, &rec, e, leaseTTL(r), fence, sent); err != nil {
-		return driver.AcquireReply{}, err
-	}
-	return driver.AcquireReply{Held: true, Fence: fence}, nil
-}
-
-// lengthen makes a holder's entry last for a TTL. If its session is too short or much too long, or
-// is the waiters', the entry moves to another. It returns errAgain if the entry ended.
-func (s *Store) lengthen(ctx context.Context, rec *record, e entry, ttl time.Duration, fence uint64, sent time.Duration) error {
-	on := rec.session
-	if on == nil || on.id != e.lease || e.Queued || !on.suits(ttl, s.clock.Check()) {
-		return s.rebind(ctx, rec, e, ttl, fence, sent)
-	}
-	if err := s.sessions.keep(ctx, on, ttl); err != nil {
-		return orAgain(err)
-	}
-	s.extended(rec, ttl, fence, sent)
-	return nil
-}
-
-// orAgain returns errAgain for the end of a session.
-func orAgain(err error) error {
-	if errors.Is(err, errEnded) {
-		return errAgain
-	}
-	return err
-}
-
-// rebind moves a holder's entry to a session with a TTL.
-func (s *Store) rebind(ctx context.Context, rec *record, e entry, ttl time.Duration, fence uint64, sent time.Duration) error {
-	to, err := s.sessions.forTTL(ctx, e.Client, ttl)
-	if err != nil {
-		return err
-	}
-	v := e.value
-	v.TTL, v.Fence, v.Queued, v.Resized = ttl.Milliseconds(), fence, false, false
-	revision, err := s.move(ctx, e.key, e.created, v, to)
-	if err != nil {
-		return s.afterRefusal(ctx, err, to)
-	}
-	if revision == 0 {
-		return errAgain
-	}
-	s.leave(rec.session)
-	rec.value, rec.session, rec.created = v, to, e.created
-	s.extended(rec, ttl, fence, sent)
-	return nil
-}
-
-// leave revokes a session that a single entry had for itself, after the entry moved or ended.
-func (s *Store) leave(old *session) {
-	if old == nil || old.shared {
-		return
-	}
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), driver.OperationTimeout)
-		defer cancel()
-		s.sessions.revoke(ctx, old)
-	}()
-}
-
-// extended records that a holder's entry lasts for a TTL.
-func (s *Store) extended(rec *record, ttl time.Duration, fence uint64, sent time.Duration) {
-	rec.held, rec.fence = true, fence
-	until := expiry(rec.session, sent, ttl)
-	if until != 0 {
-		until = max(until, rec.expires)
-	}
-	rec.expires = until
-	kept := *rec
-	if !s.records.change(rec.name, rec.token, rec.key, func(r *record) { *r = kept }) {
-		s.records.put(kept)
-	}
-	s.sweeper.wakeAt(until)
-}
-
-// waitOn binds a waiter's entry to its client's session for waiters, and keeps the session.
-func (s *Store) waitOn(ctx context.Context, r driver.AcquireRequest, rec *record, sent time.Duration) error {
-	waits, err := s.sessions.forWaiters(ctx, r.Client)
-	if err != nil {
-		return err
-	}
-	if rec.session != waits {
-		v := rec.value
-		v.Queued = true
-		revision, err := s.move(ctx, rec.key, rec.created, v, waits)
-		if err != nil {
-			return s.afterRefusal(ctx, err, waits)
-		}
-		if revision == 0 {
-			return errAgain
-		}
-		s.leave(rec.session)
-		rec.value, rec.session = v, waits
-	}
-	rec.expires = sent + waiterTTL
-	s.records.change(rec.name, rec.token, rec.key, func(now *record) {
-		now.value, now.session, now.expires, now.created = rec.value, rec.session, rec.expires, rec.created
-	})
-	s.sweeper.wakeAt(rec.expires)
-	return nil
 }
 
 // acquireAgain answers a repeated request.
 func (s *Store) acquireAgain(ctx context.Context, r driver.AcquireRequest, rec record) (driver.AcquireReply, error) {
-	if rec.created == 0 {
-		return s.enter(ctx, r, rec) // the reply to an earlier request was lost
-	}
 	sent := s.clock.Check()
 	q, revision, err := s.read(ctx, r.Name)
 	if err != nil {
@@ -365,12 +228,12 @@ func (s *Store) acquireAgain(ctx context.Context, r driver.AcquireRequest, rec r
 	}
 	i := q.findKey(rec.key)
 	if i < 0 || q[i].created != rec.created || q[i].Token != r.Token || q[i].Reserved {
-		s.records.remove(rec, false)
+		s.forget(rec)
 		return driver.AcquireReply{}, errAgain
 	}
-	rec.value = q[i].value
-	if rec.session != nil && rec.session.id != q[i].lease {
-		rec.session = nil // another process attached to it
+	q[i].Client = r.Client
+	if !rec.held {
+		q[i].distrust()
 	}
 	if i >= q.granted() && !r.Queue {
 		return s.withdraw(ctx, r, rec, q, i, revision)
@@ -380,18 +243,17 @@ func (s *Store) acquireAgain(ctx context.Context, r driver.AcquireRequest, rec r
 
 // withdraw removes a waiter whose request no longer queues.
 func (s *Store) withdraw(ctx context.Context, r driver.AcquireRequest, rec record, q queue, i int, revision int64) (driver.AcquireReply, error) {
-	if _, err := s.remove(ctx, rec.key, rec.created); err != nil {
+	if _, err := s.end(ctx, rec); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	s.records.remove(rec, true)
-	reply := s.busy(q, i, revision)
+	reply := s.busy(ctx, q, i, revision)
 	reply.Name, reply.Position = r.Name, 0
 	return reply, nil
 }
 
 // busy describes the queue to the request of a waiter, or of a try whose index is the queue's
 // length.
-func (s *Store) busy(q queue, i int, revision int64) driver.AcquireReply {
+func (s *Store) busy(ctx context.Context, q queue, i int, revision int64) driver.AcquireReply {
 	reply := driver.AcquireReply{Fence: s.fences.upTo(revision), Remaining: driver.WaiterTTL}
 	holders := q.holders()
 	reply.Position = i - len(holders) + 1
@@ -400,11 +262,8 @@ func (s *Store) busy(q queue, i int, revision int64) driver.AcquireReply {
 	}
 	h := holders[0]
 	reply.Holder, reply.Reserved, reply.Remaining = h.Token, h.Reserved, h.ttl()
-	switch {
-	case h.foreign && h.lease == clientv3.NoLease:
-		reply.Remaining = -1
-	case h.foreign:
-		reply.Remaining = time.Minute // only the server knows; its end is an event
+	if h.foreign {
+		reply.Remaining = s.foreignRemaining(ctx, h)
 	}
 	return reply
 }
@@ -414,27 +273,29 @@ func (s *Store) try(ctx context.Context, r driver.AcquireRequest, rec record, le
 	for range attempts {
 		q, revision, err := s.read(ctx, r.Name)
 		if err != nil {
-			return driver.AcquireReply{}, err
+			return driver.AcquireReply{}, s.notAdded(ctx, rec, err)
 		}
 		if i := q.findKey(rec.key); i >= 0 { // an earlier request added it
-			rec.created, rec.session = q[i].created, lease
-			s.records.put(rec)
+			s.records.update(rec, func(now *record) { now.created, now.changed = q[i].created, q[i].changed })
 			return driver.AcquireReply{}, errAgain
 		}
 		joined := append(q, entry{value: rec.value, key: rec.key})
 		if joined.granted() < len(joined) {
-			reply := s.busy(q, len(q), revision)
+			if !rec.inDoubt {
+				s.forgetUnsent(rec)
+			}
+			reply := s.busy(ctx, q, len(q), revision)
 			reply.Name, reply.Position = r.Name, 0
 			return reply, nil
 		}
 		// All entries are holders, so none gets the name when another leaves.
-		reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.id)), unchangedSince(s.keys.queue(r.Name), revision)).
+		reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.request)), unchangedSince(s.keys.queue(r.Name), revision)).
 			Then(clientv3.OpPut(rec.key, rec.value.String(), clientv3.WithLease(lease.id))).Commit()
 		if err != nil {
-			return driver.AcquireReply{}, s.afterRefusal(ctx, err, lease)
+			return driver.AcquireReply{}, s.notAdded(ctx, rec, err, lease)
 		}
 		if reply.Succeeded {
-			return s.entered(r, rec, lease, sent, reply.Header.Revision), nil
+			return s.entered(r, rec, lease, sent, reply.Header.Revision)
 		}
 	}
 	return driver.AcquireReply{}, errAgain

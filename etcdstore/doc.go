@@ -15,5 +15,6 @@
 //
 // etcd counts in seconds, and its shortest TTL is 2 s with default settings. A TTL below that is
 // [driver.ErrInvalid]. After a crash of its holder, a lock becomes free after the TTL and at most 6
-// s. A dead waiter blocks the wait queue for at most 10 s, not for [driver.WaiterTTL].
+// s. A dead waiter blocks the wait queue for at most 10 s, not for [driver.WaiterTTL]. So does a
+// holder that waited and ends before its first renewal.
 package etcdstore

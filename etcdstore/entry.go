@@ -3,27 +3,29 @@ package etcdstore
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // A value is the JSON in an entry of dibs.
 type value struct {
-	Token    string   `json:"dibs"`
-	Client   string   `json:"client"`
-	Weight   int      `json:"weight"`
-	Limit    int      `json:"limit"`
-	TTL      int64    `json:"ttl"`                // ms, as requested; the etcd lease lasts slightly longer
-	Fence    uint64   `json:"fence,omitempty"`    // recorded by a renewal
-	Queued   bool     `json:"queued,omitempty"`   // it joined behind others, so its creation was no grant
-	Resized  bool     `json:"resized,omitempty"`  // the last change was a resize, which is its grant
-	Reserved bool     `json:"reserved,omitempty"` // the holder released its lease
-	With     []string `json:"with,omitempty"`     // all names of a multi-lock
-	Since    int64    `json:"since,omitempty"`    // ms since 1970 by the waiter's clock, for Inspect only
+	Token    string `json:"dibs"`
+	Client   string `json:"client"`
+	Weight   int    `json:"weight"`
+	Limit    int    `json:"limit"`
+	TTL      int64  `json:"ttl"`                // ms; no renewal since the last change was for longer; the etcd lease lasts slightly longer
+	Fence    uint64 `json:"fence,omitempty"`    // recorded by a renewal
+	Queued   bool   `json:"queued,omitempty"`   // it joined behind others, so its creation was no grant
+	Resized  bool   `json:"resized,omitempty"`  // the last change was a resize, which is its grant
+	Reserved bool   `json:"reserved,omitempty"` // the holder released its lease
+	Several  bool   `json:"several,omitempty"`  // it belongs to a multi-lock
+	Since    int64  `json:"since,omitempty"`    // ms since 1970 by the waiter's clock, for Inspect only
 }
 
 func (v value) String() string {
@@ -43,7 +45,9 @@ type entry struct {
 	created int64 // the revision that created the key: the order in the queue
 	changed int64 // the revision of the last change
 	lease   clientv3.LeaseID
-	foreign bool // another library wrote it: exclusive
+	foreign bool   // another program wrote it: exclusive
+	kind    string // a foreign entry's kind
+	label   string // a foreign entry's label
 }
 
 // newEntry reads an entry of the queue with this prefix. It returns false for a key in a folder
@@ -54,10 +58,16 @@ func newEntry(prefix string, kv *mvccpb.KeyValue) (entry, bool) {
 		return entry{}, false
 	}
 	e := entry{key: string(kv.Key), created: kv.CreateRevision, changed: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease)}
-	if json.Unmarshal(kv.Value, &e.value) != nil || e.Token == "" || e.Weight < 1 || e.Weight > e.Limit {
+	if json.Unmarshal(kv.Value, &e.value) != nil || e.Token == "" || !e.valid() {
 		e.value, e.foreign = value{Token: id, Weight: 1, Limit: 1}, true
+		e.kind, e.label = recognise(id, kv)
 	}
 	return e, true
+}
+
+// valid reports whether the numbers are those of a request.
+func (v value) valid() bool {
+	return 1 <= v.Weight && v.Weight <= v.Limit && v.Limit <= driver.Unlimited && 0 <= v.TTL && v.TTL <= milliseconds(math.MaxInt64-time.Second)
 }
 
 // fenceRevision returns the revision that made the entry a holder, or zero if the entry does not
@@ -74,6 +84,9 @@ func (e entry) fenceRevision() int64 {
 }
 
 func (e entry) ttl() time.Duration { return time.Duration(e.TTL) * time.Millisecond }
+
+// milliseconds rounds up.
+func milliseconds(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
 // A queue is the entries of a name, in their order.
 type queue []entry
@@ -123,7 +136,7 @@ func (q queue) findKey(key string) int {
 
 // pending reports whether the entry belongs to a multi-lock that still waits for another name, or
 // has not yet asked again since then.
-func (e entry) pending() bool { return len(e.With) > 0 && e.Queued }
+func (e entry) pending() bool { return e.Several && e.Queued }
 
 // holders returns the entries that hold the name.
 func (q queue) holders() queue {

@@ -34,8 +34,8 @@ func unavailable(op, name string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 	case clientv3.IsConnCanceled(err):
-		e.Cause, e.Unsent = fmt.Errorf("%w: %w", driver.ErrDisconnected, err), true
-	case !errors.As(err, &reply) || reply.Code() == codes.Unavailable || slices.Contains(unknownOutcomes, err):
+		e.Cause = fmt.Errorf("%w: %w", driver.ErrDisconnected, err) // the request may have been on its way
+	case !errors.As(err, &reply) || reply.Code() == codes.Unavailable || slices.Contains(unknownOutcomes, error(reply)):
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		e.Cause, e.Refused = fmt.Errorf("%w: compact, defragment, and disarm the alarm, or raise --quota-backend-bytes", err), true
 	case errors.Is(err, rpctypes.ErrPermissionDenied):

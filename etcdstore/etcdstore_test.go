@@ -1,9 +1,7 @@
 package etcdstore_test
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/etcdstore"
+	"github.com/dibslock/dibs/internal/test/childtest"
 	"github.com/dibslock/dibs/internal/test/etcdtest"
 	"github.com/dibslock/dibs/storetest"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -36,30 +35,25 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if server != nil {
-		_ = server.Close()
-	}
-	os.Exit(code)
+	childtest.Main(m, map[string]childtest.Role{"lock": lockAgainAndAgain}, func() {
+		if server != nil {
+			_ = server.Close()
+		}
+	})
 }
 
 // sharedServer returns a server that all tests of this package use, each with its own prefix.
 func sharedServer(t *testing.T) *etcdtest.Server {
 	t.Helper()
 	serverOnce.Do(func() { server, serverErr = etcdtest.Start() })
-	if errors.Is(serverErr, etcdtest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_ETCD") == "" {
-		t.Skip(serverErr)
-	}
-	if serverErr != nil {
-		t.Fatal(serverErr)
-	}
+	skipOrFail(t, serverErr)
 	return server
 }
 
 func newPrefix() string { return fmt.Sprintf("test-%d/", prefixes.Add(1)) }
 
 // newClient returns a client of etcd, which the test closes.
-func newClient(t *testing.T, servers ...*etcdtest.Server) *clientv3.Client {
+func newClient(t testing.TB, servers ...*etcdtest.Server) *clientv3.Client {
 	t.Helper()
 	var endpoints []string
 	for _, s := range servers {

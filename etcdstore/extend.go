@@ -32,10 +32,7 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 	}
 	defer cancel()
 	x := &extension{s: s, ctx: ctx, sent: s.clock.Check(), requests: requests, errs: errs, recs: make([]record, len(requests))}
-	x.findRecords()
-	x.keepSessions()
-	x.each(x.moving, x.lengthen)
-	x.verify()
+	x.run()
 	for i, err := range errs {
 		if err != nil && !errors.Is(err, driver.ErrLost) {
 			errs[i] = unavailable("extend", requests[i].Name, err)
@@ -56,39 +53,69 @@ type extension struct {
 	staying  []int
 }
 
-// findRecords finds the entries. Entries of other processes are read.
-func (x *extension) findRecords() {
+// run extends all leases. If an entry changed since its record was made, it is read, and the request
+// for it is repeated.
+func (x *extension) run() {
 	var unknown []int
+	x.moving, x.staying = nil, nil
 	for i, r := range x.requests {
 		rec, ok := x.s.records.get(r.Name, r.Token)
-		if !ok || !rec.held {
+		if !ok || !rec.held || rec.ending {
 			unknown = append(unknown, i)
 			continue
 		}
 		x.add(i, rec)
 	}
+	for range attempts {
+		x.find(unknown)
+		x.keepSessions()
+		x.each(x.moving, x.rebind)
+		x.verify()
+		if unknown = x.changed(); len(unknown) == 0 {
+			return
+		}
+		x.moving, x.staying = nil, nil
+	}
+}
+
+// changed returns the requests to repeat.
+func (x *extension) changed() (again []int) {
+	for i, err := range x.errs {
+		if errors.Is(err, errAgain) {
+			again = append(again, i)
+		}
+	}
+	return again
+}
+
+// errEnding means that the end of an entry was requested, but not answered.
+var errEnding = errors.New("an earlier request to end the lease got no answer")
+
+// find reads entries. They may be of other processes.
+func (x *extension) find(unknown []int) {
 	x.each(unknown, func(i int) error {
 		r := x.requests[i]
 		if err := driver.CheckName(r.Name); err != nil {
 			return err
 		}
-		found, e, err := x.s.holder(x.ctx, r.Name, r.Token)
-		if err != nil {
+		rec, found, err := x.s.findHolder(x.ctx, r.Name, r.Token)
+		switch {
+		case err != nil:
 			return err
-		}
-		if !found || e.Reserved {
+		case !found || rec.value.Reserved:
+			if rec.held {
+				x.s.forget(rec)
+			}
 			return driver.ErrLost
+		case rec.ending:
+			return errEnding
 		}
-		rec, ok := x.s.records.get(r.Name, r.Token)
-		if !ok || rec.key != e.key || rec.created != e.created {
-			rec = record{name: r.Name, token: r.Token, key: e.key, id: x.s.idOf(e.key), created: e.created}
-		}
-		if rec.session != nil && rec.session.id != e.lease {
-			rec.session = nil
-		}
-		rec.value, rec.fence = e.value, max(x.s.fences.of(e), r.Fence)
-		if rec.value.Client == "" || r.Client != "" {
+		if r.Client != "" {
 			rec.value.Client = r.Client
+		}
+		rec.fence = max(rec.fence, x.s.fences.of(entry{value: rec.value, created: rec.created, changed: rec.changed}), r.Fence)
+		if rec.number == 0 && !x.s.records.add(&rec, "") {
+			return errAgain
 		}
 		x.recs[i] = rec
 		return nil
@@ -103,12 +130,11 @@ func (x *extension) findRecords() {
 // add plans the extension of an entry.
 func (x *extension) add(i int, rec record) {
 	x.recs[i] = rec
-	on := rec.session
-	if on == nil || rec.value.Queued || !on.suits(x.requests[i].TTL, x.sent) {
-		x.moving = append(x.moving, i)
+	if x.s.stays(rec, entry{value: rec.value}, x.requests[i].TTL) {
+		x.staying = append(x.staying, i)
 		return
 	}
-	x.staying = append(x.staying, i)
+	x.moving = append(x.moving, i)
 }
 
 // keepSessions renews the sessions of the entries that stay.
@@ -133,33 +159,19 @@ func (x *extension) keepSessions() {
 	group.Wait()
 	for _, i := range x.staying {
 		rec := x.recs[i]
-		switch err := failed[rec.session]; {
-		case errors.Is(err, errEnded):
-			x.lose(i)
-		case err != nil:
-			x.errs[i] = err
-		default:
-			x.s.extended(&rec, x.requests[i].TTL, rec.fence, x.sent)
+		err := orAgain(failed[rec.session])
+		if err == nil {
+			err = x.s.extended(rec, x.requests[i].TTL, rec.fence, x.sent)
 		}
+		x.errs[i] = err
 	}
 }
 
-// lose records that an entry ended.
-func (x *extension) lose(i int) {
-	x.errs[i] = driver.ErrLost
-	x.s.records.remove(x.recs[i], false)
-}
-
-// lengthen moves an entry to a session with the requested TTL.
-func (x *extension) lengthen(i int) error {
+// rebind moves an entry to a session with the requested TTL.
+func (x *extension) rebind(i int) error {
 	rec, r := x.recs[i], x.requests[i]
 	e := entry{value: rec.value, key: rec.key, created: rec.created}
-	err := x.s.rebind(x.ctx, &rec, e, max(r.TTL, minTTL), max(rec.fence, r.Fence), x.sent)
-	if errors.Is(err, errAgain) {
-		x.s.records.remove(rec, false)
-		return driver.ErrLost
-	}
-	return err
+	return x.s.rebind(x.ctx, rec, e, max(r.TTL, minTTL), max(rec.fence, r.Fence), x.sent)
 }
 
 // verify reads some of the entries that stay.
@@ -188,8 +200,8 @@ func (x *extension) verify() {
 			continue
 		}
 		q := readQueue(x.s.keys.queue(x.requests[i].Name), reply.Responses[k].GetResponseRange().GetKvs())
-		if len(q) == 0 || q[0].created != x.recs[i].created || q[0].Token != x.requests[i].Token || q[0].Reserved {
-			x.lose(i)
+		if len(q) == 0 || q[0].changed != x.recs[i].changed {
+			x.errs[i] = errAgain
 		}
 	}
 }

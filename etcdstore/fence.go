@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -20,18 +21,22 @@ type fences struct {
 	base atomic.Uint64 // zero: not yet read
 }
 
-// load reads or creates the base.
+// load reads or creates the base. It writes nothing if the base exists: etcd without space refuses
+// even a transaction that could write.
 func (f *fences) load(ctx context.Context, kv clientv3.KV, key string) error {
 	if f.base.Load() != 0 {
 		return nil
 	}
-	now := strconv.FormatInt(time.Now().UnixMicro(), 10)
-	reply, err := kv.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-		Then(clientv3.OpPut(key, now), clientv3.OpGet(key)).Else(clientv3.OpGet(key)).Commit()
+	reply, err := kv.Get(ctx, key)
 	if err != nil {
 		return err
 	}
-	kvs := reply.Responses[len(reply.Responses)-1].GetResponseRange().GetKvs()
+	kvs := reply.Kvs
+	if len(kvs) == 0 {
+		if kvs, err = createBase(ctx, kv, key); err != nil {
+			return err
+		}
+	}
 	if len(kvs) == 0 {
 		return fmt.Errorf("the key %s was deleted", key)
 	}
@@ -41,6 +46,17 @@ func (f *fences) load(ctx context.Context, kv clientv3.KV, key string) error {
 	}
 	f.base.Store(base)
 	return nil
+}
+
+// createBase creates the base, unless another process was first.
+func createBase(ctx context.Context, kv clientv3.KV, key string) ([]*mvccpb.KeyValue, error) {
+	now := strconv.FormatInt(time.Now().UnixMicro(), 10)
+	reply, err := kv.Txn(ctx).If(absent(key)).
+		Then(clientv3.OpPut(key, now), clientv3.OpGet(key)).Else(clientv3.OpGet(key)).Commit()
+	if err != nil {
+		return nil, err
+	}
+	return reply.Responses[len(reply.Responses)-1].GetResponseRange().GetKvs(), nil
 }
 
 // own returns the fence of an entry that became a holder by its own write, at a revision.

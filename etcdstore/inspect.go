@@ -71,7 +71,11 @@ func (s *Store) state(name string, q queue, revision int64, left map[clientv3.Le
 	holders, waiters := q.holders(), q.waiters()
 	state := driver.State{Name: name, Holding: len(holders), Waiting: len(waiters), Fence: s.fences.upTo(revision)}
 	for _, e := range holders {
-		state.Holders = append(state.Holders, s.describe(e, left[e.lease]))
+		h := s.describe(e, left[e.lease])
+		if e.foreign {
+			state.Foreign = describeForeign(e, h.Remaining)
+		}
+		state.Holders = append(state.Holders, h)
 	}
 	slices.SortStableFunc(state.Holders, func(a, b driver.Holder) int { return cmp.Compare(a.Remaining, b.Remaining) })
 	state.Holders = state.Holders[:min(len(state.Holders), shown)]
@@ -94,7 +98,8 @@ func (s *Store) describe(e entry, left leaseTime) driver.Holder {
 	h := ownertoken.NewHolder(e.Token, weight)
 	h.Fence, h.Reserved = s.fences.of(e), e.Reserved
 	if e.foreign {
-		h.Remaining = left.remaining
+		h.Owner, h.Label = e.label, e.label
+		h.Remaining = max(left.remaining, time.Millisecond)
 		if e.lease == clientv3.NoLease {
 			h.Remaining = -1
 		}

@@ -10,7 +10,7 @@ import (
 //	lock/orders/7f3a…-0       an entry in the wait queue for the name orders
 //	lock//base                the number that fences are counted from
 //	lock//mail/CLIENT/…       revocations, for a client
-//	lock//cancelled/7f3a…-0   an acquire of this entry comes too late
+//	lock//cancelled/7f3a…-5   the store's fifth acquire comes too late
 //
 // No name is empty, so no queue has a key that begins with the prefix and a slash.
 type layout struct{ prefix string }
@@ -22,14 +22,15 @@ func (l layout) base() string { return l.prefix + "/base" }
 
 func (l layout) mail(client string) string { return l.prefix + "/mail/" + escape(client) + "/" }
 
-func (l layout) cancelled(id string) string { return l.prefix + "/cancelled/" + id }
+func (l layout) cancelled(request string) string { return l.prefix + "/cancelled/" + request }
 
 // letter returns the key of a revocation, for the client of the entry created at a revision.
 func (l layout) letter(client string, created int64) string {
 	return l.mail(client) + strconv.FormatInt(created, 10)
 }
 
-// nameOf returns the name of an entry's key, or false if the key is no entry.
+// nameOf returns the name of an entry's key, or false if the key is no entry of any name: another
+// library does not escape names.
 func (l layout) nameOf(key string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, l.prefix)
 	if !ok {
@@ -39,7 +40,8 @@ func (l layout) nameOf(key string) (name string, ok bool) {
 	if !ok || escaped == "" || id == "" || strings.Contains(id, "/") {
 		return "", false
 	}
-	return unescape(escaped), true
+	name = unescape(escaped)
+	return name, escape(name) == escaped
 }
 
 // In a key, a slash ends the name. Otherwise a lock named a would wait for a lock named a/b.

@@ -2,9 +2,11 @@ package etcdstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -13,7 +15,7 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 	if err := driver.CheckName(r.Name); err != nil {
 		return false, err
 	}
-	ctx, cancel, err := s.begin(ctx, "release", r.Name, r.Until)
+	ctx, cancel, err := s.beginTurn(ctx, "release", r.Name, r.Token, r.Until)
 	if err != nil {
 		return false, err
 	}
@@ -26,40 +28,125 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 }
 
 func (s *Store) release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
-	rec, ok := s.records.get(r.Name, r.Token)
-	if !ok || !rec.held || r.Unreserve {
-		found, e, err := s.holder(ctx, r.Name, r.Token)
-		if err != nil || !found || e.Reserved != r.Unreserve {
-			return false, err
+	if rec, ok := s.records.get(r.Name, r.Token); ok && rec.held && !rec.ending && !r.Unreserve && r.Reserve <= 0 {
+		return s.end(ctx, rec)
+	}
+	for range attempts {
+		released, err := s.releaseFound(ctx, r)
+		if !errors.Is(err, errAgain) {
+			return released, err
 		}
-		if !ok || rec.key != e.key {
-			rec = record{name: r.Name, token: r.Token, key: e.key, created: e.created}
-		}
-		rec.value = e.value
 	}
-	if r.Reserve > 0 {
-		return s.reserve(ctx, rec, r.Reserve)
-	}
-	removed, err := s.remove(ctx, rec.key, rec.created)
-	if err != nil {
-		return false, err
-	}
-	s.records.remove(rec, true)
-	s.leave(rec.session)
-	return removed, nil
+	return false, errAgain
 }
 
-// holder returns a token's entry if it holds the name, or reserves it.
-func (s *Store) holder(ctx context.Context, name, token string) (bool, entry, error) {
+// releaseFound releases the entry that a read finds.
+func (s *Store) releaseFound(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
+	rec, found, err := s.findHolder(ctx, r.Name, r.Token)
+	switch {
+	case err != nil:
+		return false, err
+	case !found:
+		if rec.ending {
+			s.forget(rec)
+		}
+		return false, nil
+	case rec.value.Reserved != r.Unreserve && rec.reserves == nil: // otherwise the reply to this release was lost
+		return false, nil
+	case r.Reserve > 0:
+		return s.reserve(ctx, rec, r.Reserve)
+	}
+	return s.end(ctx, rec)
+}
+
+// findHolder reads a token's entry if it holds the name, or reserves it. It returns the entry's
+// record, or a record that is not recorded.
+func (s *Store) findHolder(ctx context.Context, name, token string) (rec record, found bool, err error) {
+	rec, ok := s.records.get(name, token)
 	q, _, err := s.read(ctx, name)
 	if err != nil {
-		return false, entry{}, err
+		return rec, false, err
 	}
 	i := q.find(token)
 	if i < 0 || i >= q.granted() || q[i].pending() {
-		return false, entry{}, nil
+		return rec, false, nil
 	}
-	return true, q[i], nil
+	e := q[i]
+	if !ok || rec.key != e.key || rec.created != 0 && rec.created != e.created {
+		rec = record{name: name, token: token, key: e.key}
+	}
+	rec.read(e)
+	rec.session = s.sessionOf(rec, e)
+	return rec, true, nil
+}
+
+// end deletes an entry, and returns false if it did not exist. The entry cannot be used any more,
+// even if the request fails: it may arrive later.
+func (s *Store) end(ctx context.Context, rec record) (removed bool, err error) {
+	s.records.change(rec, func(now *record) { now.ending, rec.inDoubt = true, now.inDoubt })
+	if rec.inDoubt {
+		// Without space, etcd refuses late requests, too.
+		if err := s.forbid(ctx, rec); err != nil && !errors.Is(err, rpctypes.ErrNoSpace) {
+			return false, err
+		}
+	}
+	if removed, err = s.remove(ctx, rec); err != nil {
+		return false, err
+	}
+	s.forget(rec)
+	return removed, nil
+}
+
+// remove deletes an entry. It returns false if the entry does not exist. Without a known creation, a
+// mark forbids that a late request adds the key again.
+func (s *Store) remove(ctx context.Context, rec record) (bool, error) {
+	if rec.created == 0 {
+		reply, err := s.cli.Delete(ctx, rec.key)
+		return err == nil && reply.Deleted > 0, err
+	}
+	reply, err := s.cli.Txn(ctx).If(exists(rec.key, rec.created)).Then(clientv3.OpDelete(rec.key)).Commit()
+	return err == nil && reply.Succeeded, err
+}
+
+// forbid leaves a mark, which a late request to add an entry compares.
+func (s *Store) forbid(ctx context.Context, rec record) error {
+	for range attempts {
+		marks, err := s.sessions.forMarks(ctx)
+		if err == nil {
+			_, err = s.cli.Put(ctx, s.keys.cancelled(rec.request), "", clientv3.WithLease(marks.id))
+			err = s.afterRefusal(ctx, err, marks)
+		}
+		if !errors.Is(err, errAgain) {
+			return err
+		}
+	}
+	return errAgain
+}
+
+// finish completes the end of an entry, unless it became a reservation.
+func (s *Store) finish(ctx context.Context, rec record) error {
+	reply, err := s.cli.Get(ctx, rec.key)
+	if err != nil {
+		return err
+	}
+	q := readQueue(s.keys.queue(rec.name), reply.Kvs)
+	if len(q) > 0 && q[0].created == rec.created && q[0].Reserved {
+		s.records.remove(rec)
+		return nil
+	}
+	_, err = s.end(ctx, rec)
+	return err
+}
+
+// forget removes the record of an entry that ended, and revokes the sessions that it had for itself.
+func (s *Store) forget(rec record) {
+	last, ok := s.records.remove(rec)
+	if !ok {
+		return
+	}
+	for _, own := range []*session{last.session, last.spare, last.reserves} {
+		s.leave(own)
+	}
 }
 
 // reserve ends a lease, but keeps its entry, which excludes others for a time. The entry gets its
@@ -67,26 +154,39 @@ func (s *Store) holder(ctx context.Context, name, token string) (bool, entry, er
 // counts in seconds.
 func (s *Store) reserve(ctx context.Context, rec record, d time.Duration) (bool, error) {
 	sent := s.clock.Check()
-	own, err := s.sessions.grant(ctx, max(d, minTTL))
-	if err != nil {
-		return false, err
+	own := rec.reserves
+	if own == nil || !own.lasts(sent+d) {
+		var err error
+		if own, err = s.sessions.grant(ctx, max(d, minTTL)); err != nil {
+			return false, err
+		}
 	}
+	s.records.change(rec, func(now *record) { now.ending, now.reserves = true, own })
 	v := rec.value
-	v.Reserved, v.Queued, v.TTL = true, false, d.Milliseconds()
-	revision, err := s.move(ctx, rec.key, rec.created, v, own)
-	if err != nil {
+	v.Reserved, v.Queued, v.TTL = true, false, milliseconds(d)
+	if err := s.move(ctx, &rec, v, own); err != nil {
 		return false, err
 	}
-	s.leave(rec.session)
-	if revision == 0 {
-		s.leave(own)
-		s.records.remove(rec, false)
-		return false, nil
-	}
-	rec.value, rec.session, rec.held, rec.expires = v, own, false, sent+d
-	s.records.put(rec)
-	s.sweeper.wakeAt(rec.expires)
+	rec.held, rec.ending, rec.reserves, rec.expires = false, false, nil, sent+d
+	s.reserved(rec)
 	return true, nil
+}
+
+// reserved records a reservation.
+func (s *Store) reserved(rec record) {
+	var left *session
+	if rec.number == 0 {
+		s.records.add(&rec, "")
+	}
+	s.records.change(rec, func(now *record) {
+		now.endWait(now.wait)
+		if now.session != rec.session {
+			left = now.session
+		}
+		*now = rec
+	})
+	s.leave(left)
+	s.sweeper.wakeAt(rec.expires)
 }
 
 // Cancel implements driver.Store.
@@ -100,7 +200,7 @@ func (s *Store) Cancel(ctx context.Context, r driver.AcquireRequest) error {
 	}
 	defer cancel()
 	for _, name := range r.Names() {
-		if err := s.cancel(ctx, name, r.Token, r.Client); err != nil {
+		if err := s.cancel(ctx, name, r.Token); err != nil {
 			return unavailable("cancel", name, err)
 		}
 	}
@@ -108,14 +208,12 @@ func (s *Store) Cancel(ctx context.Context, r driver.AcquireRequest) error {
 }
 
 // cancel removes a token's entry, unless it is a reservation.
-func (s *Store) cancel(ctx context.Context, name, token, client string) error {
+func (s *Store) cancel(ctx context.Context, name, token string) error {
 	rec, ok := s.records.get(name, token)
-	switch {
-	case ok && rec.value.Reserved:
+	if ok && rec.value.Reserved {
 		return nil
-	case ok && rec.created == 0:
-		return s.cancelUnknown(ctx, rec, client)
-	case !ok:
+	}
+	if !ok {
 		q, _, err := s.read(ctx, name)
 		if err != nil {
 			return err
@@ -126,28 +224,9 @@ func (s *Store) cancel(ctx context.Context, name, token, client string) error {
 		}
 		rec = record{name: name, token: token, key: q[i].key, created: q[i].created}
 	}
-	if _, err := s.remove(ctx, rec.key, rec.created); err != nil {
-		return err
+	if rec.reserves != nil { // a release with a reservation got no answer
+		return s.finish(ctx, rec)
 	}
-	s.records.remove(rec, true)
-	s.leave(rec.session)
-	return nil
-}
-
-// cancelUnknown cancels a request that may still be on its way. It leaves a mark, which the
-// request's transaction compares.
-func (s *Store) cancelUnknown(ctx context.Context, rec record, client string) error {
-	marks, err := s.sessions.forCancelled(ctx, client)
-	if err != nil {
-		return err
-	}
-	_, err = s.cli.Txn(ctx).Then(
-		clientv3.OpPut(s.keys.cancelled(rec.id), "", clientv3.WithLease(marks.id)),
-		clientv3.OpDelete(rec.key),
-	).Commit()
-	if err != nil {
-		return s.afterRefusal(ctx, err, marks)
-	}
-	s.records.remove(rec, false)
-	return nil
+	_, err := s.end(ctx, rec)
+	return err
 }

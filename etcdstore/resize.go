@@ -16,46 +16,43 @@ func (s *Store) Resize(ctx context.Context, r driver.AcquireRequest) (driver.Acq
 	if err := checkAcquire(r); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	ctx, cancel, err := s.begin(ctx, "resize", r.Name, r.Until)
+	ctx, cancel, err := s.beginTurn(ctx, "resize", r.Name, r.Token, r.Until)
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
 	defer cancel()
+	var reply driver.AcquireReply
 	for range attempts {
-		reply, again, err := s.resize(ctx, r)
-		if err != nil {
-			return driver.AcquireReply{}, unavailable("resize", r.Name, err)
-		}
-		if !again {
-			return reply, nil
+		if reply, err = s.resize(ctx, r); !errors.Is(err, errAgain) {
+			break
 		}
 	}
-	return driver.AcquireReply{}, unavailable("resize", r.Name, errAgain)
+	if err != nil {
+		return driver.AcquireReply{}, unavailable("resize", r.Name, err)
+	}
+	return reply, nil
 }
 
-// resize makes an attempt. again means that the queue changed meanwhile.
-func (s *Store) resize(ctx context.Context, r driver.AcquireRequest) (reply driver.AcquireReply, again bool, err error) {
+// resize makes an attempt. It returns errAgain if the queue changed meanwhile.
+func (s *Store) resize(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
 	sent := s.clock.Check()
-	lease, err := s.sessions.forTTL(ctx, r.Client, r.TTL)
-	if err != nil {
-		return reply, false, err
-	}
 	q, revision, err := s.read(ctx, r.Name)
 	if err != nil {
-		return reply, false, err
+		return driver.AcquireReply{}, err
 	}
 	i, granted := q.find(r.Token), q.granted()
-	if i < 0 || i >= granted || q[i].Reserved || q[i].pending() {
-		reply = s.busy(q, len(q), revision)
-		reply.Name, reply.Position = r.Name, 0
-		return reply, false, nil
+	blocked := q
+	switch {
+	case i >= 0 && i < granted && !q[i].Reserved && !q[i].pending():
+		other, fits := q.fitsResized(i, r)
+		if fits {
+			return s.writeWeight(ctx, r, q, i, revision, sent)
+		}
+		blocked = queue{other}
 	}
-	if other, fits := q.fitsResized(i, r); !fits {
-		reply = s.busy(queue{other}, 1, revision)
-		reply.Name, reply.Position = r.Name, 0
-		return reply, false, nil
-	}
-	return s.writeWeight(ctx, r, q, i, revision, lease, sent)
+	reply := s.busy(ctx, blocked, len(blocked), revision)
+	reply.Name, reply.Position = r.Name, 0
+	return reply, nil
 }
 
 // fitsResized reports whether a holder's new weight fits beside the other holders, each of which
@@ -80,50 +77,66 @@ func (q queue) fitsResized(i int, r driver.AcquireRequest) (other entry, fits bo
 // errManyHolders is the limit of a transaction in etcd.
 var errManyHolders = fmt.Errorf("%w: more than %d holders: a lease beside so many cannot get a larger weight", driver.ErrInvalid, driver.MaxNames)
 
-// writeWeight writes an entry's new weight. A larger weight needs a queue that did not change since
-// it was read. New entries change the revision. If a holder or the first waiter leaves, another
-// waiter can become a holder, so they must still exist.
-func (s *Store) writeWeight(ctx context.Context, r driver.AcquireRequest, q queue, i int, revision int64, lease *session, sent time.Duration) (reply driver.AcquireReply, again bool, err error) {
-	e := q[i]
-	conditions := []clientv3.Cmp{exists(e.key, e.created), clientv3.Compare(clientv3.ModRevision(e.key), "=", e.changed)}
-	if r.Weight > e.Weight || r.Exclusive() {
-		conditions = append(conditions, unchangedSince(s.keys.queue(r.Name), revision))
-		granted := q.granted()
-		if granted > driver.MaxNames {
-			return reply, false, errManyHolders
+// writeWeight writes an entry's new weight.
+func (s *Store) writeWeight(ctx context.Context, r driver.AcquireRequest, q queue, i int, revision int64, sent time.Duration) (driver.AcquireReply, error) {
+	conditions := []clientv3.Cmp{unchanged(q[i].key, q[i].changed)}
+	if r.Weight > q[i].Weight || r.Limit < q[i].Limit || r.Exclusive() {
+		if q.granted() > driver.MaxNames {
+			return driver.AcquireReply{}, errManyHolders
 		}
-		for _, other := range q[:min(granted+1, len(q))] {
-			conditions = append(conditions, exists(other.key, other.created))
-		}
+		conditions = append(conditions, s.sameHolders(r.Name, q, revision)...)
 	}
-	v := e.value
-	v.Weight, v.Limit, v.TTL = r.Weight, r.Limit, r.TTL.Milliseconds()
-	v.Fence, v.Queued, v.Resized = 0, false, true
-	written, err := s.cli.Txn(ctx).If(conditions...).Then(clientv3.OpPut(e.key, v.String(), clientv3.WithLease(lease.id))).Commit()
+	rec, err := s.recordOf(r, q[i])
 	if err != nil {
-		err = s.afterRefusal(ctx, err, lease)
-		return reply, errors.Is(err, errAgain), notAgain(err)
+		return driver.AcquireReply{}, err
 	}
-	if !written.Succeeded {
-		return reply, true, nil
+	ttl := lasting(rec, q[i], r.TTL, sent)
+	to, err := s.sessionFor(ctx, &rec, r.Client, ttl)
+	if err != nil {
+		return driver.AcquireReply{}, err
 	}
-	rec, ok := s.records.get(r.Name, r.Token)
-	if !ok || rec.key != e.key {
-		rec = record{name: r.Name, token: r.Token, key: e.key, id: s.idOf(e.key)}
+	v := q[i].value
+	v.Weight, v.Limit, v.TTL = r.Weight, r.Limit, milliseconds(ttl)
+	v.Fence, v.Queued, v.Resized = 0, false, true
+	written, err := s.cli.Txn(ctx).If(conditions...).Then(clientv3.OpPut(rec.key, v.String(), clientv3.WithLease(to.id))).Commit()
+	switch {
+	case err != nil:
+		return driver.AcquireReply{}, s.afterRefusal(ctx, err, to)
+	case !written.Succeeded:
+		return driver.AcquireReply{}, errAgain
 	}
-	if rec.session != lease {
-		s.leave(rec.session)
-	}
+	rec.value, rec.session, rec.changed = v, to, written.Header.Revision
 	fence := s.fences.own(written.Header.Revision)
-	rec.value, rec.session, rec.created = v, lease, e.created
-	s.extended(&rec, r.TTL, fence, sent)
-	return driver.AcquireReply{Held: true, Fence: fence}, false, nil
+	return driver.AcquireReply{Held: true, Fence: fence}, s.extended(rec, ttl, fence, sent)
 }
 
-// notAgain returns an error other than errAgain.
-func notAgain(err error) error {
-	if errors.Is(err, errAgain) {
-		return nil
+// sameHolders are the conditions for a larger weight: the queue did not change since it was read. New
+// entries change the revision. If a holder or the first waiter leaves, another waiter can become a
+// holder, so they must still exist.
+func (s *Store) sameHolders(name string, q queue, revision int64) []clientv3.Cmp {
+	conditions := []clientv3.Cmp{unchangedSince(s.keys.queue(name), revision)}
+	for _, other := range q[:min(q.granted()+1, len(q))] {
+		conditions = append(conditions, exists(other.key, other.created))
 	}
-	return err
+	return conditions
+}
+
+// recordOf returns the record of a token's entry, which it adds if another process made the entry.
+func (s *Store) recordOf(r driver.AcquireRequest, e entry) (record, error) {
+	rec, ok := s.records.get(r.Name, r.Token)
+	switch {
+	case !ok:
+		rec = record{name: r.Name, token: r.Token, key: e.key}
+		if !s.records.add(&rec, "") {
+			return rec, errAgain
+		}
+	case rec.ending:
+		return rec, errEnding
+	case rec.key != e.key:
+		s.forget(rec)
+		return rec, errAgain
+	}
+	rec.read(e)
+	rec.session = s.sessionOf(rec, e)
+	return rec, nil
 }

@@ -3,12 +3,14 @@ package etcdstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/dibslock/dibs/driver"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A letter tells a client that its lease was revoked. It ends with the lease's session.
+// A letter tells a client that its lease was revoked. It ends after some minutes.
 type letter struct {
 	Token  string `json:"token"`
 	Fence  uint64 `json:"fence,omitempty"`
@@ -42,24 +44,40 @@ func (s *Store) revoke(ctx context.Context, r driver.RevokeRequest) (bool, error
 		if e.foreign || !s.isRevoked(r, e) {
 			continue
 		}
-		then := []clientv3.Op{clientv3.OpDelete(e.key)}
-		if e.Client != "" && !e.Reserved {
-			text, err := json.Marshal(letter{e.Token, r.Fence, r.Reason})
-			if err != nil {
-				return false, err
-			}
-			then = append(then, clientv3.OpPut(s.keys.letter(e.Client, e.created), string(text), clientv3.WithLease(e.lease)))
+		revoked, err := s.removeWithLetter(ctx, r, e)
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			revoked, err = s.remove(ctx, record{key: e.key, created: e.created}) // the client learns of it at its next renewal
 		}
-		reply, err := s.cli.Txn(ctx).If(exists(e.key, e.created)).Then(then...).Commit()
 		if err != nil {
 			return false, err
 		}
 		if rec, ok := s.records.get(r.Name, e.Token); ok && rec.key == e.key {
-			s.records.remove(rec, false)
+			s.forget(rec)
 		}
-		return reply.Succeeded, nil
+		return revoked, nil
 	}
 	return false, nil
+}
+
+// removeWithLetter deletes a holder's entry, and writes a letter to its client.
+func (s *Store) removeWithLetter(ctx context.Context, r driver.RevokeRequest, e entry) (bool, error) {
+	if e.Client == "" || e.Reserved {
+		return s.remove(ctx, record{key: e.key, created: e.created})
+	}
+	text, err := json.Marshal(letter{e.Token, r.Fence, r.Reason})
+	if err != nil {
+		return false, err
+	}
+	letters, err := s.sessions.forMarks(ctx)
+	if err != nil {
+		return false, err
+	}
+	put := clientv3.OpPut(s.keys.letter(e.Client, e.created), string(text), clientv3.WithLease(letters.id))
+	reply, err := s.cli.Txn(ctx).If(exists(e.key, e.created)).Then(clientv3.OpDelete(e.key), put).Commit()
+	if err != nil {
+		return false, err
+	}
+	return reply.Succeeded, nil
 }
 
 // isRevoked reports whether a request selects a holder. The process that holds the lease knows a

@@ -46,6 +46,8 @@ type session struct {
 	mu    sync.Mutex
 	until time.Duration // etcd keeps the session until then at least
 	ended bool          // etcd has no such lease
+
+	entries int // how many entries use a session that is not shared
 }
 
 // errEnded means that a session ended, and its entries with it.
@@ -65,6 +67,14 @@ func (s *session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
+}
+
+// leave records that an entry does not use the session any more. It returns false if others do.
+func (s *session) leave() (last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries--
+	return s.entries == 0
 }
 
 func (s *session) hasEnded() bool {
@@ -99,7 +109,7 @@ func (l *leaser) grant(ctx context.Context, ttl time.Duration) (*session, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{id: reply.ID, ttl: time.Duration(min(reply.TTL, math.MaxInt64/int64(time.Second))) * time.Second, renewing: make(chan struct{}, 1)}
+	s := &session{id: reply.ID, ttl: time.Duration(min(reply.TTL, math.MaxInt64/int64(time.Second))) * time.Second, renewing: make(chan struct{}, 1), entries: 1}
 	s.renewing <- struct{}{}
 	s.until = sent + s.ttl
 	return s, nil
@@ -111,14 +121,18 @@ func (l *leaser) grantExactly(ctx context.Context, ttl time.Duration) (*session,
 	if err != nil || s.ttl <= time.Duration(seconds(ttl))*time.Second {
 		return s, err
 	}
-	l.revoke(ctx, s)
+	_ = l.revoke(ctx, s)
 	return nil, fmt.Errorf("%w: a lease of %v: the shortest in this etcd is %v, which its election timeout decides", driver.ErrInvalid, ttl, s.ttl)
 }
 
 // revoke ends a session that is no longer needed. If it fails, the session ends by its TTL.
-func (l *leaser) revoke(ctx context.Context, s *session) {
+func (l *leaser) revoke(ctx context.Context, s *session) error {
 	s.end()
-	_, _ = l.cli.Revoke(ctx, s.id)
+	_, err := l.cli.Revoke(ctx, s.id)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return nil
+	}
+	return err
 }
 
 // keep renews a session unless etcd certainly keeps it for d from now. It returns errEnded if the
@@ -180,7 +194,7 @@ type sessions struct {
 
 type sessionKey struct {
 	client  string
-	seconds int64 // the TTL; zero: the waiters' session; -1: that for cancelled requests
+	seconds int64 // the TTL; zero: the waiters' session; -1: that for marks
 }
 
 // A sharedSession is replaced when it ends.
@@ -194,24 +208,18 @@ func (ss *sessions) forWaiters(ctx context.Context, client string) (*session, er
 	return ss.get(ctx, sessionKey{client, 0}, waiterTTL, driver.WaiterTTL, ss.grant)
 }
 
-// forCancelled returns the client's session for the marks of cancelled requests.
-func (ss *sessions) forCancelled(ctx context.Context, client string) (*session, error) {
-	const long = 5 * time.Minute // no request can be on its way for longer
-	return ss.get(ctx, sessionKey{client, -1}, long, long*4/5, ss.grant)
-}
-
-// waitersNow is forWaiters without a request: it returns nil if one is needed.
-func (ss *sessions) waitersNow(client string) *session {
-	ss.mu.Lock()
-	shared := ss.all[sessionKey{client, 0}]
-	ss.mu.Unlock()
-	if shared == nil {
-		return nil
+// forMarks returns the session for the marks of cancelled requests, and for revocations. It is not
+// renewed, so they end: another session replaces it.
+func (ss *sessions) forMarks(ctx context.Context) (*session, error) {
+	shared := ss.shared(sessionKey{seconds: -1})
+	if err := shared.begin(ctx); err != nil {
+		return nil, err
 	}
-	if s := shared.current.Load(); s != nil && s.lasts(ss.clock.Check()+driver.WaiterTTL) {
-		return s
+	defer shared.end()
+	if s := shared.current.Load(); s != nil && s.lasts(ss.clock.Check()+longestWay) {
+		return s, nil
 	}
-	return nil
+	return ss.replace(ctx, shared, longestWay*5/4, ss.grant)
 }
 
 // forTTL returns a session for a lease. Etcd keeps it for the TTL.
@@ -225,12 +233,13 @@ func (ss *sessions) forTTL(ctx context.Context, client string, ttl time.Duration
 
 func (ss *sessions) get(ctx context.Context, key sessionKey, ttl, needed time.Duration, grant func(context.Context, time.Duration) (*session, error)) (*session, error) {
 	shared := ss.shared(key)
-	select {
-	case <-shared.granting:
-		defer func() { shared.granting <- struct{}{} }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if s := shared.current.Load(); s != nil && s.lasts(ss.clock.Check()+needed) {
+		return s, nil
 	}
+	if err := shared.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer shared.end()
 	if s := shared.current.Load(); s != nil && !s.isOver(ss.clock.Check()) {
 		switch err := ss.keep(ctx, s, needed); {
 		case err == nil:
@@ -239,6 +248,11 @@ func (ss *sessions) get(ctx context.Context, key sessionKey, ttl, needed time.Du
 			return nil, err
 		}
 	}
+	return ss.replace(ctx, shared, ttl, grant)
+}
+
+// replace grants a session.
+func (ss *sessions) replace(ctx context.Context, shared *sharedSession, ttl time.Duration, grant func(context.Context, time.Duration) (*session, error)) (*session, error) {
 	s, err := grant(ctx, ttl)
 	if err != nil {
 		return nil, err
@@ -247,6 +261,18 @@ func (ss *sessions) get(ctx context.Context, key sessionKey, ttl, needed time.Du
 	shared.current.Store(s)
 	return s, nil
 }
+
+// begin waits until nobody grants or renews the session.
+func (s *sharedSession) begin(ctx context.Context) error {
+	select {
+	case <-s.granting:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *sharedSession) end() { s.granting <- struct{}{} }
 
 // shared returns the session with a key, which may not be granted yet. It removes ended sessions of
 // any client.
@@ -268,12 +294,12 @@ func (ss *sessions) shared(key sessionKey) *sharedSession {
 	return shared
 }
 
-// find returns a client's shared session with an ID, or nil.
-func (ss *sessions) find(client string, id clientv3.LeaseID) *session {
+// find returns the shared session with an ID, or nil.
+func (ss *sessions) find(id clientv3.LeaseID) *session {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	for key, shared := range ss.all {
-		if s := shared.current.Load(); key.client == client && s != nil && s.id == id {
+	for _, shared := range ss.all {
+		if s := shared.current.Load(); s != nil && s.id == id {
 			return s
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +24,7 @@ type Store struct {
 	inboxes  *inboxes
 	views    *views
 	sweeper  *sweeper
+	turns    turns
 
 	verifyFrom atomic.Uint64 // see extension.verify
 }
@@ -45,8 +45,9 @@ type Option struct{ apply func(*Store) }
 // Prefix sets the text before each name in its keys. The default is "lock/". The lock name then has
 // the same keys as concurrency.NewMutex(session, prefix+name) and etcdctl lock prefix+name.
 //
-// In a key, dibs writes a slash in a name as %2F. For a lock of those libraries with a slash in its
-// name, you should end the prefix with that slash.
+// In a key, dibs writes a slash in a name as %2F, and a percent sign as %25. For a lock of those
+// libraries with a slash in its name, you should end the prefix with that slash. They should not
+// lock a folder that contains the prefix, such as lock for the default: they would wait for ever.
 func Prefix(prefix string) Option {
 	return Option{func(s *Store) { s.keys.prefix = prefix }}
 }
@@ -60,6 +61,7 @@ func New(cli *clientv3.Client, options ...Option) *Store {
 			o.apply(s)
 		}
 	}
+	s.turns.all = make(map[recordKey]*callers)
 	s.records = &records{all: make(map[recordKey]*record), ids: newIDs()}
 	s.sessions = &sessions{leaser: &leaser{cli, s.clock, s.keys.base()}, all: make(map[sessionKey]*sharedSession)}
 	s.views = newViews(s)
@@ -94,6 +96,8 @@ func (s *Store) begin(ctx context.Context, op, name string, until time.Time) (co
 		return nil, nil, errNoClient
 	case ctx.Err() != nil:
 		return nil, nil, unsent(context.Cause(ctx))
+	case s.cli.Ctx().Err() != nil:
+		return nil, nil, unsent(driver.ErrDisconnected)
 	case !until.IsZero() && !time.Now().Before(until):
 		return nil, nil, unsent(errLate)
 	case until.IsZero():
@@ -102,9 +106,39 @@ func (s *Store) begin(ctx context.Context, op, name string, until time.Time) (co
 	ctx, cancel := context.WithDeadline(ctx, until)
 	if err := s.fences.load(ctx, s.cli, s.keys.base()); err != nil {
 		cancel()
-		return nil, nil, unavailable(op, name, err)
+		return nil, nil, beforehand(unavailable(op, name, err))
 	}
-	return ctx, cancel, nil
+	return untimed{ctx}, cancel, nil
+}
+
+// beforehand returns the error of an operation whose own request was not sent.
+func beforehand(err error) error {
+	var e *driver.UnavailableError
+	if errors.As(err, &e) && !e.Refused {
+		e.Unsent = true
+	}
+	return err
+}
+
+// An untimed context ends at its deadline, but does not say when. So gRPC does not send the deadline
+// to etcd, which would start a timer for each request: a tenth of a request's cost. When the context
+// ends, gRPC cancels the request there.
+type untimed struct{ context.Context }
+
+func (untimed) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// beginTurn is begin for a call that excludes others for its token.
+func (s *Store) beginTurn(ctx context.Context, op, name, token string, until time.Time) (context.Context, context.CancelFunc, error) {
+	ctx, cancel, err := s.begin(ctx, op, name, until)
+	if err != nil {
+		return nil, nil, err
+	}
+	end, err := s.turns.begin(ctx, name, token)
+	if err != nil {
+		cancel()
+		return nil, nil, &driver.UnavailableError{Op: op, Name: name, Cause: err, Unsent: true}
+	}
+	return ctx, func() { end(); cancel() }, nil
 }
 
 // checkAcquire returns ErrInvalid for a request that this store cannot accept.
@@ -115,6 +149,8 @@ func checkAcquire(r driver.AcquireRequest) error {
 	switch {
 	case r.Vote != nil:
 		return invalid("acquire %q: a store on etcd cannot vote in a quorum: etcd is one already", r.Name)
+	case len(r.With) >= driver.MaxNames:
+		return invalid("acquire %q and others: %d names: more than %d", r.Name, len(r.With)+1, driver.MaxNames)
 	case r.TTL < minTTL:
 		return invalid("acquire %q: TTL %v: the shortest in etcd is %v", r.Name, r.TTL, minTTL)
 	}
@@ -136,6 +172,11 @@ func exists(key string, created int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(key), "=", created)
 }
 
+// unchanged is the condition that an entry was not written since its last known change.
+func unchanged(key string, changed int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "=", changed)
+}
+
 // absent is the condition that a key does not exist.
 func absent(key string) clientv3.Cmp { return exists(key, 0) }
 
@@ -148,23 +189,18 @@ func unchangedSince(prefix string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(prefix), "<", revision+1).WithPrefix()
 }
 
-// remove deletes an entry. It returns false if the entry does not exist.
-func (s *Store) remove(ctx context.Context, key string, created int64) (bool, error) {
-	reply, err := s.cli.Txn(ctx).If(exists(key, created)).Then(clientv3.OpDelete(key)).Commit()
-	if err != nil {
-		return false, err
-	}
-	return reply.Succeeded, nil
-}
-
 // move writes an entry's value, and binds the entry to a session. Its place in the queue stays the
-// same. It returns the revision, or zero if the entry does not exist.
-func (s *Store) move(ctx context.Context, key string, created int64, v value, to *session) (int64, error) {
-	reply, err := s.cli.Txn(ctx).If(exists(key, created)).Then(clientv3.OpPut(key, v.String(), clientv3.WithLease(to.id))).Commit()
-	if err != nil || !reply.Succeeded {
-		return 0, err
+// same. It returns errAgain if the entry changed or ended since the record was made, so a late move
+// never undoes another.
+func (s *Store) move(ctx context.Context, rec *record, v value, to *session) error {
+	reply, err := s.cli.Txn(ctx).If(unchanged(rec.key, rec.changed)).
+		Then(clientv3.OpPut(rec.key, v.String(), clientv3.WithLease(to.id))).Commit()
+	if err != nil {
+		return s.afterRefusal(ctx, err, to)
 	}
-	return reply.Header.Revision, nil
+	if !reply.Succeeded {
+		return errAgain
+	}
+	rec.value, rec.session, rec.changed = v, to, reply.Header.Revision
+	return nil
 }
-
-func (s *Store) idOf(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }

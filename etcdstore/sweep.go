@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // A sweeper ends entries on time whose session lasts longer: leases that their client stopped
@@ -46,30 +47,60 @@ func (w *sweeper) run() {
 	w.mu.Unlock()
 	over, next := w.s.records.expired(w.s.clock.Check())
 	w.wakeAt(next)
+	slots := make(chan struct{}, concurrent)
 	for _, rec := range over {
-		w.end(rec)
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			w.end(rec)
+		}()
 	}
 }
 
-// end removes an entry. If etcd does not answer, it tries again later, until the session ended.
+// end removes an entry. If etcd does not answer, it tries again later: others can keep the entry's
+// session alive.
 func (w *sweeper) end(rec record) {
 	const again = time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), driver.OperationTimeout)
 	defer cancel()
-	var err error
+	err := w.s.endOwn(ctx, rec)
+	if err == nil || w.s.cli.Ctx().Err() != nil || rec.session != nil && rec.session.hasEnded() && !rec.inDoubt {
+		w.s.forget(rec)
+		return
+	}
+	at := w.s.clock.Check() + again
+	w.s.records.change(rec, func(now *record) { now.expires = at })
+	w.wakeAt(at)
+}
+
+// endOwn removes an entry unless another process moved it to its own session: then that process
+// renews it.
+func (s *Store) endOwn(ctx context.Context, rec record) error {
+	if rec.inDoubt {
+		if err := s.forbid(ctx, rec); err != nil {
+			return err
+		}
+	}
 	if rec.created == 0 {
-		err = w.s.cancelUnknown(ctx, rec, rec.value.Client)
-	} else {
-		_, err = w.s.remove(ctx, rec.key, rec.created)
+		_, err := s.remove(ctx, rec)
+		return err
 	}
-	now := w.s.clock.Check()
-	switch {
-	case err == nil:
-		w.s.records.remove(rec, rec.created != 0)
-	case rec.session == nil || rec.session.isOver(now):
-		w.s.records.remove(rec, false)
-	default:
-		w.s.records.change(rec.name, rec.token, rec.key, func(r *record) { r.expires = max(r.expires, now+again) })
-		w.wakeAt(now + again)
+	reply, err := s.cli.Get(ctx, rec.key)
+	if err != nil {
+		return err
 	}
+	q := readQueue(s.keys.queue(rec.name), reply.Kvs)
+	if len(q) == 0 || q[0].created != rec.created || s.sessionOf(rec, q[0]) == nil {
+		return nil
+	}
+	return s.removeUnchanged(ctx, q[0])
+}
+
+// removeUnchanged deletes an entry that nobody changed since it was read.
+func (s *Store) removeUnchanged(ctx context.Context, e entry) error {
+	reply, err := s.cli.Txn(ctx).If(unchanged(e.key, e.changed)).Then(clientv3.OpDelete(e.key)).Commit()
+	if err == nil && !reply.Succeeded {
+		err = errAgain
+	}
+	return err
 }

@@ -12,11 +12,9 @@ import (
 // An interest is an entry whose client waits for a change of the queue: for the entry's grant or, if
 // wanted, for a waiter behind the holder.
 type interest struct {
-	in      *inbox
-	token   string
-	key     string
-	created int64
-	wanted  bool
+	in     *inbox
+	rec    record
+	wanted bool
 }
 
 // A view is a queue as this process sees it, by a single watch. It lasts while entries have an
@@ -41,7 +39,8 @@ type views struct {
 func newViews(s *Store) *views { return &views{s: s, all: make(map[string]*view)} }
 
 // add adds an interest. It returns a function that removes it.
-func (vs *views) add(name string, i *interest) (remove func()) {
+func (vs *views) add(i *interest) (remove func()) {
+	name := i.rec.name
 	vs.mu.Lock()
 	v := vs.all[name]
 	if v == nil {
@@ -51,13 +50,13 @@ func (vs *views) add(name string, i *interest) (remove func()) {
 		go vs.run(ctx, v)
 	}
 	for other := range v.interests {
-		if other.key == i.key && other.wanted == i.wanted {
+		if other.rec.key == i.rec.key && other.wanted == i.wanted {
 			delete(v.interests, other) // a repeated call
 		}
 	}
 	v.interests[i] = true
 	var send []func()
-	if v.live && v.revision >= i.created {
+	if v.live && v.revision >= i.rec.created {
 		send = vs.check(v, i)
 	}
 	vs.mu.Unlock()
@@ -206,8 +205,8 @@ func (vs *views) retryFirst(v *view) (send []func()) {
 		return nil
 	}
 	for i := range v.interests {
-		if i.key == v.queue[first].key && !i.wanted {
-			send = append(send, func() { i.in.send(driver.Event{Kind: driver.EventRetry, Token: i.token}) })
+		if i.rec.key == v.queue[first].key && !i.wanted {
+			send = append(send, func() { i.in.send(driver.Event{Kind: driver.EventRetry, Token: i.rec.token}) })
 		}
 	}
 	return send
@@ -215,21 +214,20 @@ func (vs *views) retryFirst(v *view) (send []func()) {
 
 // check returns the notifications for an interest, and removes it then. The caller holds the lock.
 func (vs *views) check(v *view, i *interest) (send []func()) {
-	rec := record{name: v.name, token: i.token, key: i.key, created: i.created}
-	at := v.queue.findKey(i.key)
-	missing := at < 0 || v.queue[at].created != i.created
+	at := v.queue.findKey(i.rec.key)
+	missing := at < 0 || v.queue[at].created != i.rec.created
 	switch {
-	case missing && i.created > v.revision:
+	case missing && i.rec.created > v.revision:
 		return nil // the view is older
 	case missing && i.wanted:
 	case missing:
-		vs.s.endWait(rec)
-		send = append(send, func() { i.in.send(driver.Event{Kind: driver.EventRetry, Token: i.token}) })
+		vs.s.endWait(i.rec)
+		send = append(send, func() { i.in.send(driver.Event{Kind: driver.EventRetry, Token: i.rec.token}) })
 	case i.wanted && len(v.queue.waiters()) > 0:
-		send = append(send, func() { i.in.send(driver.Event{Kind: driver.EventWanted, Token: i.token}) })
+		send = append(send, func() { i.in.send(driver.Event{Kind: driver.EventWanted, Token: i.rec.token}) })
 	case !i.wanted && at < v.queue.granted():
 		fence := vs.s.fences.seen(v.revision, at)
-		send = append(send, func() { vs.s.granted(i.in, rec, fence, false) })
+		send = append(send, func() { vs.s.granted(i.in, i.rec, fence, false) })
 	default:
 		return nil
 	}

@@ -19,24 +19,36 @@ func (s *Store) watchGrant(r driver.AcquireRequest, rec record, before entry) {
 		return
 	}
 	ctx, cancel := context.WithCancel(in.ctx)
-	begins := false
-	s.records.change(rec.name, rec.token, rec.key, func(now *record) {
-		if begins = now.stopWait == nil && !now.held; begins {
-			now.stopWait = cancel
-		}
-	})
-	if !begins {
+	rec.wait = &wait{in, cancel}
+	if !s.beginWait(rec) {
 		cancel()
 		return
 	}
 	if !r.Exclusive() {
-		context.AfterFunc(ctx, s.views.add(rec.name, &interest{in: in, token: rec.token, key: rec.key, created: rec.created}))
+		context.AfterFunc(ctx, s.views.add(&interest{in: in, rec: rec}))
 		return
 	}
 	in.run(func() {
-		defer cancel()
+		defer s.endWait(rec)
 		s.awaitTurn(ctx, in, rec, before)
 	})
+}
+
+// beginWait records a wait. It returns false if the entry is a holder, or its client already waits.
+func (s *Store) beginWait(rec record) (begins bool) {
+	s.records.update(rec, func(now *record) {
+		if begins = !now.held && (now.wait == nil || now.wait.in != rec.wait.in); begins {
+			now.endWait(now.wait) // of a Watch that ended
+			now.wait = rec.wait
+		}
+	})
+	return begins
+}
+
+// endWait records that nobody waits for an entry's grant.
+func (s *Store) endWait(rec record) {
+	rec.wait.stop()
+	s.records.change(rec, func(now *record) { now.endWait(rec.wait) })
 }
 
 // awaitTurn waits until no entry is before a waiter's entry.
@@ -53,11 +65,10 @@ func (s *Store) awaitTurn(ctx context.Context, in *inbox, rec record, before ent
 		switch {
 		case err != nil:
 		case turn.missing:
-			s.endWait(rec)
 			in.send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
 			return
 		case turn.first:
-			s.granted(in, rec, s.fences.seen(turn.revision, 0), len(rec.value.With) > 0)
+			s.granted(in, rec, s.fences.seen(turn.revision, 0), rec.value.Several)
 			return
 		default:
 			before, pause = turn.before, firstPause
@@ -72,25 +83,39 @@ type turn struct {
 	first    bool  // no entry is before it
 	only     bool  // a single entry is before it
 	before   entry // the last entry before it
+	unclear  bool  // there are more keys, which may be entries
 }
 
-// place reads a waiter's place.
+// place reads a waiter's place. Few keys are enough, unless most belong to another library's locks, in
+// folders below the queue.
 func (s *Store) place(ctx context.Context, rec record) (turn, error) {
-	const some = 8 // a key of another library's lock, in a folder below, is no entry
+	const some = 8
 	ctx, cancel := context.WithTimeout(ctx, driver.OperationTimeout)
 	defer cancel()
+	t, err := s.placeAmong(ctx, rec, some)
+	if err == nil && t.unclear {
+		t, err = s.placeAmong(ctx, rec, 0)
+	}
+	return t, err
+}
+
+// placeAmong reads a waiter's place from the last keys before its entry: at most limit, unless it is
+// zero.
+func (s *Store) placeAmong(ctx context.Context, rec record, limit int64) (turn, error) {
 	prefix := s.keys.queue(rec.name)
 	reply, err := s.cli.Txn(ctx).Then(
 		clientv3.OpGet(rec.key),
 		clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(rec.created-1),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(some)),
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(limit)),
 	).Commit()
 	if err != nil {
 		return turn{}, err
 	}
 	own := reply.Responses[0].GetResponseRange().GetKvs()
-	q := readQueue(prefix, reply.Responses[1].GetResponseRange().GetKvs())
+	before := reply.Responses[1].GetResponseRange()
+	q := readQueue(prefix, before.GetKvs())
 	t := turn{revision: reply.Header.Revision, missing: len(own) == 0 || own[0].CreateRevision != rec.created, first: len(q) == 0, only: len(q) == 1}
+	t.unclear = len(q) < 2 && before.GetMore()
 	if len(q) > 0 {
 		t.before = q[len(q)-1]
 	}
@@ -137,25 +162,24 @@ func isReserved(before entry, kv *mvccpb.KeyValue) bool {
 // granted notifies a client that its waiter holds the name. A multi-lock asks again instead. If the
 // session may have ended, the client asks again, too.
 func (s *Store) granted(in *inbox, rec record, fence uint64, retry bool) {
-	now := s.clock.Check()
-	certain := false
-	known := s.records.change(rec.name, rec.token, rec.key, func(r *record) {
-		r.stopWait = nil
-		certain = !retry && r.session != nil && r.session.lasts(now)
+	at := s.clock.Check()
+	waits, certain := false, false
+	s.records.update(rec, func(now *record) {
+		now.endWait(rec.wait)
+		if waits = !now.held; !waits {
+			return // a request came first
+		}
+		certain = !retry && now.session != nil && now.session.lasts(at)
 		if certain {
-			r.held, r.fence = true, fence
+			now.held, now.fence = true, fence
+			now.expires += driver.WaiterTTL - waiterTTL // the first TTL counts from the last request, too
 		}
 	})
 	switch {
-	case !known:
+	case !waits:
 	case certain:
 		in.send(driver.Event{Kind: driver.EventGranted, Token: rec.token, Fence: fence, Ticket: uint64(rec.created)})
 	default:
 		in.send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
 	}
-}
-
-// endWait records that nobody waits for an entry's grant.
-func (s *Store) endWait(rec record) {
-	s.records.change(rec.name, rec.token, rec.key, func(r *record) { r.stopWait = nil })
 }

@@ -29,7 +29,8 @@ func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 		return true, nil
 	}
 	if in := s.inboxes.get(r.Client); in != nil {
-		s.views.add(r.Name, &interest{in: in, token: r.Token, key: q[i].key, created: q[i].created, wanted: true})
+		rec := record{name: r.Name, token: r.Token, key: q[i].key, created: q[i].created}
+		s.views.add(&interest{in: in, rec: rec, wanted: true})
 	}
 	return false, nil
 }

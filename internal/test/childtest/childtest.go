@@ -21,12 +21,16 @@ const lineLimit = time.Minute
 // roleVariable contains a child process's role in its environment.
 const roleVariable = "DIBS_TEST_ROLE"
 
-// Main runs this process's role; without a role, it runs the tests. It is called from TestMain, and
-// does not return.
-func Main(m *testing.M, roles map[string]Role) {
+// Main runs this process's role; without a role, it runs the tests, and calls the functions after
+// them. It is called from TestMain, and does not return.
+func Main(m *testing.M, roles map[string]Role, after ...func()) {
 	name, isChild := os.LookupEnv(roleVariable)
 	if !isChild {
-		os.Exit(m.Run())
+		code := m.Run()
+		for _, f := range after {
+			f()
+		}
+		os.Exit(code)
 	}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent ends

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/driver"
 )
 
 // An occupancy is the longest time for which an Acquire may have blocked others.
@@ -81,9 +80,9 @@ func (c *checker) occupancyOf(op *Op) (s occupancy, ok bool) {
 	}
 	switch {
 	case l == nil || l.release.Err != nil:
-		s.until.At += op.TTL + driver.WaiterTTL + underway
+		s.until.At += op.TTL + c.limits.WaiterTTL + c.limits.Late + underway
 	case op.MinHold > 0:
-		s.until.At += op.MinHold + underway
+		s.until.At += max(op.MinHold, c.limits.MinTTL) + c.limits.Late + underway
 	}
 	return s, true
 }

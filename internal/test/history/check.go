@@ -52,8 +52,12 @@ func (v Violation) String() string {
 // Check returns the contradictions in a history. It uses only certain facts. A lease is held from
 // the return of its Acquire until the last successful call to Err, and not after a revoke that may
 // have ended it.
-func Check(h History) []Violation {
+func Check(h History) []Violation { return CheckWithin(h, driver.Limits{WaiterTTL: driver.WaiterTTL}) }
+
+// CheckWithin is Check for a store with coarser times than others: driver.LimitsOf returns them.
+func CheckWithin(h History, limits driver.Limits) []Violation {
 	c := newChecker(h)
+	c.limits = limits
 	for _, name := range c.names {
 		c.exclusion(name)
 		c.fences(name)
@@ -72,6 +76,7 @@ func Check(h History) []Violation {
 // A checker is a history, indexed for the rules.
 type checker struct {
 	history     History
+	limits      driver.Limits // of the store
 	names       []string
 	leases      map[int]*lease      // by the Acquire's ID
 	takes       map[string][]*Op    // by name: all, granted or not

@@ -22,6 +22,8 @@ type Plan struct {
 	Cohorts bool          // clients have cohorts, with batches from 1 to 4
 	Linger  time.Duration // for every second client, with Cohorts
 	Instant bool          // messages take no time, so the number of passes is exact
+
+	limits driver.Limits // of the store
 }
 
 func (p Plan) withDefaults() Plan {
@@ -47,6 +49,17 @@ const (
 	maxWait     = 4 * time.Millisecond // for impatient requests
 	lateArrival = 2 * time.Second      // all messages to the store have arrived by then
 )
+
+// drawExpiring makes a step's lease end about when its work ends. If the store has no such short
+// leases, the step takes seconds, so there are fewer.
+func (p Plan) drawExpiring(r *rand.Rand, s *step) {
+	if p.limits.MinTTL > longest && !chance(r, 10) {
+		return
+	}
+	s.expires = true
+	s.ttl = max(shortest, p.limits.MinTTL) + upTo(r, longest-shortest)
+	s.work = s.ttl - 2*overtime + upTo(r, 3*overtime)
+}
 
 // There are three groups of names. Mixed names have exclusive leases and readers, which can end
 // early. Semaphores have their own names, because their limits do not match those of other leases.
@@ -151,9 +164,7 @@ func (p Plan) draw(r *rand.Rand, mortal bool) step {
 		s.minHold = upTo(r, mostMinHold)
 	}
 	if chance(r, 4) {
-		s.expires = true
-		s.ttl = shortest + upTo(r, longest-shortest)
-		s.work = s.ttl - 2*overtime + upTo(r, 3*overtime)
+		p.drawExpiring(r, &s)
 	}
 	return s
 }

@@ -21,7 +21,7 @@ func Run(t testing.TB, store driver.Store, plan Plan) History {
 	if err != nil {
 		t.Errorf("seed %d: %v", plan.Seed, err)
 	}
-	report(t, plan, Check(h))
+	report(t, plan, CheckWithin(h, driver.LimitsOf(store)))
 	return h
 }
 
@@ -41,6 +41,7 @@ func report(t testing.TB, plan Plan, violations []Violation) {
 // if a client could not be closed. No other process may use the plan's names.
 func Record(ctx context.Context, store driver.Store, plan Plan) (History, error) {
 	plan = plan.withDefaults()
+	plan.limits = driver.LimitsOf(store)
 	var waiters *Waiters
 	if plan.PassesOver {
 		waiters = NewWaiters(store)
@@ -162,7 +163,8 @@ func (r *runner) closeAll() error {
 // a short TTL or a MinHold have ended; anything left behind by mistake lives for seconds.
 func (r *runner) recordFinal() {
 	const every = 10 * time.Millisecond
-	for end := time.Now().Add(10 * (longest + mostMinHold)); ; time.Sleep(every) {
+	limit := 10*(longest+mostMinHold) + r.plan.limits.MinTTL + r.plan.limits.Late
+	for end := time.Now().Add(limit); ; time.Sleep(every) {
 		left := 0
 		var last []Op
 		for _, name := range r.plan.names() {

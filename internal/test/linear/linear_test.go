@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/etcdstore"
+	"github.com/dibslock/dibs/internal/test/etcdtest"
 	"github.com/dibslock/dibs/internal/test/linear"
 	"github.com/dibslock/dibs/internal/test/mysqltest"
 	"github.com/dibslock/dibs/internal/test/pgtest"
@@ -22,6 +24,7 @@ import (
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/jackc/pgx/v5/pgxpool"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // seeds returns the number of seeds to try: more in the long tests.
@@ -73,6 +76,18 @@ func TestPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, store)
+}
+
+func TestEtcd(t *testing.T) {
+	server, err := etcdtest.Start()
+	skipWithout(t, err, etcdtest.ErrNoServer, "DIBS_REQUIRE_ETCD")
+	t.Cleanup(func() { _ = server.Close() })
+	cli, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cli.Close() })
+	run(t, etcdstore.New(cli))
 }
 
 func TestMariaDB(t *testing.T) {

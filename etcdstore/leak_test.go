@@ -1,0 +1,89 @@
+package etcdstore_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/etcdstore"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// A lock with a long TTL has an etcd lease for itself. It should end with the lock, and a request
+// that got no lock should leave none.
+func TestLongLeasesEnd(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Hour
+	cli := newClient(t, startServer(t))
+	first, second := dibs.New(etcdstore.New(cli), dibs.TTL(ttl)), dibs.New(etcdstore.New(cli), dibs.TTL(ttl))
+	for range 5 {
+		lease := lock(t, first, "n")
+		if _, err := second.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+			t.Errorf("%v, want ErrBusy", err)
+		}
+		waited := make(chan *dibs.Lease, 1)
+		go func() { waited <- lock(t, second, "n") }()
+		eventually(t, 10*time.Second, func() error { return wantWaiters(t.Context(), first, "n", 1) })
+		unlock(t, lease)
+		unlock(t, <-waited)
+	}
+	eventually(t, 10*time.Second, func() error { return wantNoLease(t, cli, time.Minute) })
+}
+
+// wantNoLease returns an error if etcd has a lease with a longer TTL.
+func wantNoLease(t *testing.T, cli *clientv3.Client, longest time.Duration) error {
+	leases, err := cli.Leases(t.Context())
+	if err != nil {
+		return err
+	}
+	for _, l := range leases.Leases {
+		reply, err := cli.TimeToLive(t.Context(), l.ID)
+		if err != nil {
+			return err
+		}
+		if granted := time.Duration(reply.GrantedTTL) * time.Second; granted > longest {
+			return fmt.Errorf("%d leases are left, one of %v", len(leases.Leases), granted)
+		}
+	}
+	return nil
+}
+
+// The entries of a multi-lock with a long TTL are on the same etcd lease. It should last until the
+// last entry has moved or ended.
+func TestLongMultiLock(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Minute
+	names := []string{"a", "b", "c"}
+	for what, end := range map[string]func(*testing.T, *dibs.Lease){
+		"extended": func(t *testing.T, l *dibs.Lease) {
+			if err := l.Extend(t.Context(), 2*ttl); err != nil {
+				t.Error(err)
+			}
+		},
+		"reserved": func(t *testing.T, l *dibs.Lease) { unlock(t, l) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			cli := newClient(t, startServer(t))
+			s := etcdstore.New(cli)
+			first, second := dibs.New(s, dibs.TTL(ttl)), dibs.New(s, dibs.TTL(ttl))
+			l, err := first.All(names).Lock(t.Context(), dibs.MinHold(time.Minute))
+			must(t, err)
+			end(t, l)
+			eventually(t, 10*time.Second, func() error { // the lease that all had is revoked in the background
+				leases, err := cli.Leases(t.Context())
+				if err == nil && len(leases.Leases) != len(names) {
+					err = fmt.Errorf("%d leases, want %d", len(leases.Leases), len(names))
+				}
+				return err
+			})
+			for _, name := range names {
+				if _, err := second.Mutex(name).TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
+					t.Errorf("%s: %v, want ErrBusy", name, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,167 @@
+package etcdstore_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/test/etcdtest"
+)
+
+// A memberFault makes members of a cluster fail. The client that holds the lock is connected to the
+// victim only.
+type memberFault struct {
+	name   string
+	victim func(leader int) int
+	begin  func(c *etcdtest.Cluster, victim int) error
+	end    func(c *etcdtest.Cluster, victim int) error
+	brief  bool // it ends when another member leads, so sessions may last
+	all    bool // nobody can lock meanwhile
+}
+
+func leading(leader int) int   { return leader }
+func following(leader int) int { return (leader + 1) % members }
+
+const members = 3
+
+func kill(c *etcdtest.Cluster, victim int) error {
+	c.Members[victim].Kill()
+	return nil
+}
+
+func restart(c *etcdtest.Cluster, victim int) error { return c.Members[victim].Restart() }
+func pause(c *etcdtest.Cluster, victim int) error   { return c.Members[victim].Pause() }
+func resume(c *etcdtest.Cluster, victim int) error  { return c.Members[victim].Resume() }
+
+func cutOff(c *etcdtest.Cluster, victim int) error {
+	c.Partition(victim)
+	return nil
+}
+
+// cutFromLeader leaves a follower connected to the other follower.
+func cutFromLeader(c *etcdtest.Cluster, victim int) error {
+	c.Cut(victim, (victim+members-1)%members)
+	return nil
+}
+
+func heal(c *etcdtest.Cluster, _ int) error {
+	c.Heal()
+	return nil
+}
+
+// killMost kills the majority, and leaves the victim.
+func killMost(c *etcdtest.Cluster, victim int) error {
+	for i := 1; i < members; i++ {
+		c.Members[(victim+i)%members].Kill()
+	}
+	return nil
+}
+
+func restartMost(c *etcdtest.Cluster, victim int) error {
+	errs := make(chan error)
+	for i := 1; i < members; i++ {
+		go func() { errs <- c.Members[(victim+i)%members].Restart() }()
+	}
+	var all error
+	for i := 1; i < members; i++ {
+		all = errors.Join(all, <-errs)
+	}
+	return all
+}
+
+// Members end, or stop and resume.
+func TestMembersEnd(t *testing.T) {
+	t.Parallel()
+	runFaults(t, []memberFault{
+		{name: "leader killed", victim: leading, begin: kill, end: restart},
+		{name: "follower killed", victim: following, begin: kill, end: restart},
+		{name: "majority killed", victim: following, begin: killMost, end: restartMost, all: true},
+	})
+}
+
+// Members stop and resume: an old leader can resume before or after the leases that it knows end.
+func TestMembersStop(t *testing.T) {
+	t.Parallel()
+	runFaults(t, []memberFault{
+		{name: "leader stopped", victim: leading, begin: pause, end: resume},
+		{name: "leader stopped briefly", victim: leading, begin: pause, end: resume, brief: true},
+		{name: "follower stopped", victim: following, begin: pause, end: resume},
+	})
+}
+
+// Members lose the others, but not their clients.
+func TestMembersAreCutOff(t *testing.T) {
+	t.Parallel()
+	runFaults(t, []memberFault{
+		{name: "leader cut off", victim: leading, begin: cutOff, end: heal},
+		{name: "leader cut off briefly", victim: leading, begin: cutOff, end: heal, brief: true},
+		{name: "follower cut off", victim: following, begin: cutOff, end: heal},
+		{name: "follower cut off from the leader", victim: following, begin: cutFromLeader, end: heal},
+	})
+}
+
+// longestIdle is how long the lock can stay idle after a fault: twice the session of a dead waiter,
+// because an election begins it anew, and the election.
+const longestIdle = 2*longSession + 3*time.Second
+
+func startCluster(t *testing.T) *etcdtest.Cluster {
+	t.Helper()
+	c, err := etcdtest.StartCluster(members)
+	skipOrFail(t, err)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// runFaults runs faults one after the other, with clients on each member.
+func runFaults(t *testing.T, faults []memberFault) {
+	c := startCluster(t)
+	d := newDrill(t, newClient(t, c.Members...))
+	var pinned []*dibs.Client // by their member
+	for _, m := range c.Members {
+		pinned = append(pinned, d.open(newClient(t, m)))
+	}
+	for _, locks := range append(pinned, d.open(newClient(t, c.Members...))) {
+		d.enter(locks)
+		d.enter(locks)
+	}
+	rounds := 1
+	if isLong() {
+		rounds = 20
+	}
+	for range rounds {
+		for _, fault := range faults {
+			d.suffer(c, fault, pinned)
+		}
+	}
+	d.stop()
+}
+
+// suffer lets a fault happen while a client on the victim holds the lock.
+func (d *drill) suffer(c *etcdtest.Cluster, fault memberFault, pinned []*dibs.Client) {
+	d.t.Helper()
+	const work = leaseSession + 2*time.Second // longer than its session lasts without the victim
+	leader, err := c.NewLeader(-1)
+	must(d.t, err)
+	victim := fault.victim(leader)
+	ended := d.hold(pinned[victim], work)
+	begun := d.rec.Now()
+	must(d.t, fault.begin(c, victim))
+	switch {
+	case fault.brief:
+		_, err := c.NewLeader(leader)
+		must(d.t, err)
+	case fault.all:
+		<-ended
+	default:
+		d.t.Logf("FIGURE %s: the next entry after %v", fault.name, d.wantEntry(begun, longestIdle))
+	}
+	healed := d.rec.Now()
+	must(d.t, fault.end(c, victim))
+	<-ended
+	d.t.Logf("FIGURE %s: an entry %v after its end", fault.name, d.wantEntry(healed, longestIdle))
+}

@@ -1,0 +1,46 @@
+//go:build unix
+
+package interop
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An etcdRow is a result of TestEtcd. Pairs of figures are those of dibs, and theirs.
+type etcdRow struct {
+	tool  string
+	long  time.Duration
+	turns [2]int
+	kills [2]int
+	block [2]time.Duration
+}
+
+// etcdVersion is the version of etcdtest's server, and of the tools.
+const etcdVersion = "3.7.3"
+
+// writeEtcdResults writes the rows beside the results of the matrix, in a file with its own columns.
+func writeEtcdResults(path string, rows []etcdRow) error {
+	if path == "" {
+		return nil
+	}
+	all := [][]string{{"tool", "version", "runtime", "lock key of order:42", "date", "seconds", "turns", "killed processes", "longest wait after the end of a holder with a TTL of 2 s", "overlaps"}}
+	for _, r := range rows {
+		all = append(all, []string{
+			r.tool, etcdVersion, "Go " + strings.TrimPrefix(runtime.Version(), "go"), etcdPrefix + "order:42/…", time.Now().UTC().Format(time.DateOnly),
+			strconv.Itoa(int(r.long.Seconds())), fmt.Sprintf("%d, %d", r.turns[0], r.turns[1]), fmt.Sprintf("%d, %d", r.kills[0], r.kills[1]),
+			fmt.Sprintf("%.1f s, %.1f s", r.block[0].Seconds(), r.block[1].Seconds()), "0",
+		})
+	}
+	var text bytes.Buffer
+	if err := csv.NewWriter(&text).WriteAll(all); err != nil {
+		return err
+	}
+	return os.WriteFile(strings.TrimSuffix(path, ".csv")+"-etcd.csv", text.Bytes(), 0o644)
+}
