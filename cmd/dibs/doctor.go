@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -97,6 +98,9 @@ func examine(ctx context.Context, s *opened) []nodeReport {
 	for i, n := range s.nodes {
 		all.Go(func() {
 			found, err := checkup.Examine(ctx, n.store)
+			if err != nil {
+				err = cmp.Or(s.whySilent(), err)
+			}
 			nodes[i] = reportOf(n.location, found, err)
 		})
 	}

@@ -33,6 +33,7 @@ func (f *storeFlags) openEtcd(o *opened, raw string) error {
 	case f.longestTTL > 0:
 		return usage("--max-ttl needs a quorum: three or more --url")
 	}
+	o.reach = u.Reach
 	cli, err := u.With(etcdurl.Environment(f.env.get)).Open()
 	if err != nil {
 		return err

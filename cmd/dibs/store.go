@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -27,6 +28,8 @@ type opened struct {
 	nodes    []node        // a quorum's servers, or a single server; none for a local file
 	database *database     // nil unless the store is in a database
 	closes   []func() error
+
+	reach func(context.Context) error // explains why no server replies; nil if errors of the store do
 }
 
 // A node is a server that doctor can check.
@@ -41,6 +44,16 @@ func (o *opened) close() error {
 		errs = append(errs, f())
 	}
 	return errors.Join(errs...)
+}
+
+// whySilent returns why no server can be reached, or nil if that is not known.
+func (o *opened) whySilent() error {
+	if o.reach == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), o.timeout)
+	defer cancel()
+	return o.reach(ctx)
 }
 
 // poller returns a reader for the store's names.

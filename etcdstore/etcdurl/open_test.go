@@ -129,6 +129,30 @@ func TestOpenWithoutServer(t *testing.T) {
 	}
 }
 
+func TestReach(t *testing.T) {
+	t.Parallel()
+	own, ca, _ := certify(t, "127.0.0.1")
+	_, otherCA, _ := certify(t, "127.0.0.1")
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	secure := startTLS(t, plain.Addr().String(), own, nil)
+	for rawURL, want := range map[string]string{
+		"etcd://127.0.0.1:1":                                     "connection refused",
+		"etcd://127.0.0.1:1," + plain.Addr().String():            "",
+		"etcds://" + secure + "?ca=" + url.PathEscape(ca):        "",
+		"etcds://" + secure + "?ca=" + url.PathEscape(otherCA):   secure + ": tls: failed to verify",
+		"etcds://127.0.0.1:1," + secure + "?server_name=example": "connection refused; " + secure + ": tls: failed to verify",
+	} {
+		have := parse(t, rawURL).Reach(t.Context())
+		if (have == nil) != (want == "") || have != nil && !strings.Contains(have.Error(), want) {
+			t.Errorf("%s: have %v, want %q", rawURL, have, want)
+		}
+	}
+}
+
 // certify returns a certificate for a host, and the files with it and its key.
 func certify(t *testing.T, host string) (c tls.Certificate, certificate, key string) {
 	t.Helper()
