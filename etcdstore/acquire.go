@@ -262,8 +262,8 @@ func (s *Store) busy(ctx context.Context, q queue, i int, revision int64) driver
 	}
 	h := holders[0]
 	reply.Holder, reply.Reserved, reply.Remaining = h.Token, h.Reserved, h.ttl()
-	if h.foreign {
-		reply.Remaining = s.foreignRemaining(ctx, h)
+	if h.foreign || h.Reserved || h.ttl() > longestShared {
+		reply.Remaining = s.remainingOf(ctx, h)
 	}
 	return reply
 }

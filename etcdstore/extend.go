@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,16 +12,15 @@ import (
 )
 
 const (
-	// verified is how many entries an Extend reads. Etcd says that a session lasts, but not that its
-	// entries exist. Later calls read others.
-	verified = 64
+	// readAtOnce is how many entries a request reads.
+	readAtOnce = 64
 
 	// concurrent is how many requests an Extend sends at the same time.
 	concurrent = 16
 )
 
-// Extend implements driver.Store. Leases on the same session need a single renewal, together with a
-// read of some of the entries.
+// Extend implements driver.Store. Leases on the same session need a single renewal, and a single
+// read of their entries.
 func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []error {
 	errs := make([]error, len(requests))
 	ctx, cancel, err := s.begin(ctx, "extend", "", noLimit)
@@ -174,33 +174,63 @@ func (x *extension) rebind(i int) error {
 	return x.s.rebind(x.ctx, rec, e, max(r.TTL, minTTL), max(rec.fence, r.Fence), x.sent)
 }
 
-// verify reads some of the entries that stay.
+// verify reads the entries that stay: etcd says that a session lasts, but not that its entries exist.
 func (x *extension) verify() {
-	n := len(x.staying)
-	if n == 0 {
-		return
-	}
-	from := int(x.s.verifyFrom.Add(verified) % uint64(n))
-	var read []int
-	var gets []clientv3.Op
-	for k := range min(n, verified) {
-		i := x.staying[(from+k)%n]
+	bySession := make(map[*session][]int)
+	for _, i := range x.staying {
 		if x.errs[i] == nil {
-			read = append(read, i)
-			gets = append(gets, clientv3.OpGet(x.recs[i].key))
+			bySession[x.recs[i].session] = append(bySession[x.recs[i].session], i)
 		}
 	}
-	if len(gets) == 0 {
-		return
+	var few []int
+	var group sync.WaitGroup
+	for on, some := range bySession {
+		if len(some) <= readAtOnce {
+			few = append(few, some...)
+			continue
+		}
+		group.Go(func() { x.verifySession(on, some) })
+	}
+	for some := range slices.Chunk(few, readAtOnce) {
+		group.Go(func() { x.verifyEntries(some) })
+	}
+	group.Wait()
+}
+
+// verifyEntries reads entries in a single request.
+func (x *extension) verifyEntries(some []int) {
+	var gets []clientv3.Op
+	for _, i := range some {
+		gets = append(gets, clientv3.OpGet(x.recs[i].key))
 	}
 	reply, err := x.s.cli.Txn(x.ctx).Then(gets...).Commit()
-	for k, i := range read {
+	for k, i := range some {
 		if err != nil {
 			x.errs[i] = err
 			continue
 		}
-		q := readQueue(x.s.keys.queue(x.requests[i].Name), reply.Responses[k].GetResponseRange().GetKvs())
-		if len(q) == 0 || q[0].changed != x.recs[i].changed {
+		kvs := reply.Responses[k].GetResponseRange().GetKvs()
+		if len(kvs) == 0 || kvs[0].ModRevision != x.recs[i].changed {
+			x.errs[i] = errAgain
+		}
+	}
+}
+
+// verifySession reads the keys of a session, in a single request. Only this process adds keys to it.
+func (x *extension) verifySession(on *session, some []int) {
+	reply, err := x.s.cli.TimeToLive(x.ctx, on.id, clientv3.WithAttachedKeys())
+	if err != nil {
+		for _, i := range some {
+			x.errs[i] = err
+		}
+		return
+	}
+	keys := make(map[string]bool, len(reply.Keys))
+	for _, key := range reply.Keys {
+		keys[string(key)] = true
+	}
+	for _, i := range some {
+		if !keys[x.recs[i].key] {
 			x.errs[i] = errAgain
 		}
 	}

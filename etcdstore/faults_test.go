@@ -477,3 +477,42 @@ func TestLostReplyToAMove(t *testing.T) {
 	wantHeld(t, s, waiter)
 	wantBusy(t, s, try("n", "other", 2*time.Second))
 }
+
+// A renewal of many leases finds each of them that ended.
+func TestExtendFindsEachLoss(t *testing.T) {
+	t.Parallel()
+	prefix := newPrefix()
+	cli := newClient(t, sharedServer(t))
+	s := etcdstore.New(cli, etcdstore.Prefix(prefix))
+	const many = 300
+	requests := make([]driver.ExtendRequest, many)
+	for i := range requests {
+		r := request(fmt.Sprint("n", i), "token", 20*time.Second)
+		wantHeld(t, s, r)
+		requests[i] = driver.ExtendRequest{Name: r.Name, Token: r.Token, Client: r.Client, TTL: r.TTL, Weight: 1, Limit: 1}
+	}
+	for _, i := range []int{7, 111, 299} {
+		if _, err := cli.Delete(soon(t), fmt.Sprintf("%sn%d/", prefix, i), clientv3.WithPrefix()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, err := range s.Extend(soon(t), requests) {
+		if lost := i == 7 || i == 111 || i == 299; lost != errors.Is(err, driver.ErrLost) || !lost && err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+}
+
+// A long reservation's remaining time decreases.
+func TestRemainingOfAReservation(t *testing.T) {
+	t.Parallel()
+	s := processes(t, 2)
+	wantHeld(t, s[0], request("n", "token", 10*time.Second))
+	if _, err := s[0].Release(soon(t), driver.ReleaseRequest{Name: "n", Token: "token", Reserve: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2500 * time.Millisecond)
+	if reply := wantBusy(t, s[1], try("n", "other", 10*time.Second)); !reply.Reserved || reply.Remaining > time.Hour-time.Second || reply.Remaining < time.Hour-time.Minute {
+		t.Errorf("%+v, want the rest of the hour", reply)
+	}
+}

@@ -93,15 +93,23 @@ func (s *Store) RevokeForeign(ctx context.Context, name string, seen driver.Fore
 	return "deleted the key " + mark.key, nil
 }
 
-// foreignRemaining returns when a foreign holder expires at the latest without a renewal, or a
-// negative number if it never expires. If etcd does not answer, it returns a guess.
-func (s *Store) foreignRemaining(ctx context.Context, e entry) time.Duration {
+// remainingOf returns when a holder expires at the latest without a renewal, or a negative number if
+// it never expires. If etcd does not answer, it returns a guess.
+func (s *Store) remainingOf(ctx context.Context, e entry) time.Duration {
+	guess := driver.WaiterTTL
+	if !e.foreign {
+		guess = e.ttl()
+	}
 	if e.lease == clientv3.NoLease {
 		return -1
 	}
 	reply, err := s.cli.TimeToLive(ctx, e.lease)
 	if err != nil {
-		return driver.WaiterTTL
+		return guess
 	}
-	return time.Duration(max(reply.TTL, 0)+1) * time.Second // etcd rounds down
+	left := time.Duration(max(reply.TTL, 0)+1) * time.Second // etcd rounds down
+	if !e.foreign {
+		left = min(left, guess)
+	}
+	return left
 }

@@ -21,7 +21,7 @@ func TestLostAndLateRequests(t *testing.T) {
 	if isLong() {
 		duration = 2 * time.Minute
 	}
-	d := &disorder{t: t, prefix: newPrefix(), end: time.Now().Add(duration), holds: make(map[string]hold), fences: make(map[string]uint64)}
+	d := &disorder{t: t, prefix: newPrefix(), end: time.Now().Add(duration), holds: make(map[string]map[string]hold), fences: make(map[string]fenceRange)}
 	const processes, workers = 3, 4
 	var late, work sync.WaitGroup
 	for range processes {
@@ -54,15 +54,25 @@ type disorder struct {
 	mu     sync.Mutex
 	tokens int
 	count  int
-	holds  map[string]hold // by name
-	fences map[string]uint64
+	holds  map[string]map[string]hold // by name and token
+	fences map[string]fenceRange
 }
 
 // A hold is a lease as its holder knows it.
 type hold struct {
-	token string
-	until time.Time
+	weight, limit int
+	until         time.Time
 }
+
+func (h hold) exclusive() bool { return h.weight == h.limit }
+
+// fits reports whether two leases can be held together.
+func (h hold) fits(o hold) bool {
+	return !h.exclusive() && !o.exclusive() && h.weight+o.weight <= min(h.limit, o.limit)
+}
+
+// A fenceRange is the largest fences of a name.
+type fenceRange struct{ exclusive, all uint64 }
 
 // work acquires and releases leases.
 func (d *disorder) work(s *etcdstore.Store, worker int) {
@@ -90,8 +100,11 @@ func (d *disorder) request(own string) driver.AcquireRequest {
 	if rand.IntN(50) == 0 {
 		r.TTL = 2 * time.Minute
 	}
-	if own == "" && rand.IntN(4) == 0 {
+	switch mode := rand.IntN(4); {
+	case mode == 0 && own == "":
 		r.Name, r.With = "a", []string{"b", "c"}
+	case mode == 1:
+		r.Weight, r.Limit = 1+rand.IntN(2), 3
 	}
 	return r
 }
@@ -130,7 +143,10 @@ func (d *disorder) hold(s *etcdstore.Store, r driver.AcquireRequest, sent time.T
 				d.t.Errorf("%q lost %q", r.Token, r.Name)
 			}
 		}
-		d.extend(r, sent)
+		d.record(r, sent)
+		if r.Limit == 3 {
+			fence = d.resize(s, &r, fence)
+		}
 	}
 	d.finish(r)
 	for _, name := range r.Names() {
@@ -138,28 +154,59 @@ func (d *disorder) hold(s *etcdstore.Store, r driver.AcquireRequest, sent time.T
 	}
 }
 
+// resize changes the weight of a semaphore's permits.
+func (d *disorder) resize(s *etcdstore.Store, r *driver.AcquireRequest, fence uint64) uint64 {
+	other := *r
+	other.Weight = 3 - r.Weight
+	other.Until = time.Now().Add(2 * time.Second)
+	if other.Weight < r.Weight { // it can happen at any time from now
+		d.record(other, time.Now())
+	}
+	reply, err := s.Resize(context.Background(), other)
+	switch {
+	case err != nil:
+		other.Weight = 1 // unknown
+	case !reply.Held:
+		other.Weight = r.Weight
+	}
+	*r = other
+	d.record(*r, time.Now().Add(-time.Second))
+	return max(fence, reply.Fence)
+}
+
 func (d *disorder) begin(r driver.AcquireRequest, sent time.Time, fence uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.count++
+	own := hold{r.Weight, r.Limit, sent.Add(r.TTL)}
 	for _, name := range r.Names() {
-		if h, ok := d.holds[name]; ok && time.Now().Before(h.until) {
-			d.t.Errorf("%q: granted to %q while %q holds it", name, r.Token, h.token)
+		for token, h := range d.holds[name] {
+			if token != r.Token && time.Now().Before(h.until) && !own.fits(h) {
+				d.t.Errorf("%q: granted to %q while %q holds it: %+v", name, r.Token, token, h)
+			}
 		}
-		if fence <= d.fences[name] {
-			d.t.Errorf("%q: fence %d after %d", name, fence, d.fences[name])
+		f := d.fences[name]
+		if fence <= f.exclusive || own.exclusive() && fence <= f.all {
+			d.t.Errorf("%q: fence %d after %+v", name, fence, f)
 		}
-		d.holds[name], d.fences[name] = hold{r.Token, sent.Add(r.TTL)}, fence
+		if own.exclusive() {
+			f.exclusive = fence
+		}
+		f.all = max(f.all, fence)
+		d.fences[name] = f
+		if d.holds[name] == nil {
+			d.holds[name] = make(map[string]hold)
+		}
+		d.holds[name][r.Token] = own
 	}
 }
 
-func (d *disorder) extend(r driver.AcquireRequest, sent time.Time) {
+// record records the state of a lease.
+func (d *disorder) record(r driver.AcquireRequest, sent time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, name := range r.Names() {
-		if d.holds[name].token == r.Token {
-			d.holds[name] = hold{r.Token, sent.Add(r.TTL)}
-		}
+		d.holds[name][r.Token] = hold{r.Weight, r.Limit, sent.Add(r.TTL)}
 	}
 }
 
@@ -167,9 +214,7 @@ func (d *disorder) finish(r driver.AcquireRequest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, name := range r.Names() {
-		if d.holds[name].token == r.Token {
-			delete(d.holds, name)
-		}
+		delete(d.holds[name], r.Token)
 	}
 }
 
