@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/bootclock"
 	"github.com/dibslock/dibs/internal/acquire"
 	"github.com/dibslock/dibs/internal/clock"
 	leasestate "github.com/dibslock/dibs/internal/lease"
@@ -28,7 +29,7 @@ type Client struct {
 	store      *acquire.Store
 	defaults   settings
 	id         string
-	clock      *clock.Clock
+	clock      *bootclock.Clock
 	work       *work.Background
 	acquirer   *acquire.Acquirer
 	hooks      work.CallQueue
@@ -50,7 +51,7 @@ func New(store driver.Store, options ...Option) *Client {
 	c := &Client{
 		defaults: defaults().with(atClient, options),
 		id:       identity(),
-		clock:    clock.New(),
+		clock:    bootclock.New(),
 		work:     work.NewBackground(),
 		idle:     make(chan struct{}, 1),
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/internal/acquire"
+	"github.com/dibslock/dibs/internal/clock"
 	leasestate "github.com/dibslock/dibs/internal/lease"
 )
 
@@ -46,7 +47,7 @@ func (l *lease) requestExtension(ctx context.Context, d time.Duration) (sent, tt
 	err = l.c.retry(ctx, time.Now().Add(l.timeout()), func(a acquire.Attempt) (err error) {
 		s := l.LockState()
 		sent, ttl = a.Sent, s.Times.ExtensionTTL(a.Sent, d)
-		s.Times.MayExtend(l.c.clock.At(a.Until), ttl)
+		s.Times.MayExtend(clock.Add(l.c.clock.Now(), time.Until(a.Until)), ttl)
 		requests := s.AppendExtends(nil, l.c.id, ttl)
 		l.UnlockState()
 		errs := l.c.store.Extend(ctx, a.Until, requests)

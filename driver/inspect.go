@@ -83,6 +83,7 @@ type Holder struct {
 	Weight    int           // how much of Limit the holder uses; zero: exclusive
 	Limit     int           // the largest allowed sum of weights; zero if unknown
 	Fence     uint64        // zero if the store did not record it
+	Since     time.Time     // when it was acquired, by any clock; zero: unknown, or Fence says it in µs since 1970
 	Remaining time.Duration // until it expires; negative: never, only for another library's lock
 	Reserved  bool          // the lease was released, but the name stays unavailable for Remaining
 }

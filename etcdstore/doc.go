@@ -1,4 +1,4 @@
-// Package etcdstore keeps locks in etcd 3.4.24 or later, beside the program's other keys.
+// Package etcdstore keeps locks in etcd (3.4.31, 3.5.13 or later), beside the program's other keys.
 //
 //	cli, err := clientv3.New(clientv3.Config{Endpoints: endpoints})
 //	locks := dibs.New(etcdstore.New(cli)) // cli stays the caller's

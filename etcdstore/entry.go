@@ -25,7 +25,7 @@ type value struct {
 	Resized  bool   `json:"resized,omitempty"`  // the last change was a resize, which is its grant
 	Reserved bool   `json:"reserved,omitempty"` // the holder released its lease
 	Several  bool   `json:"several,omitempty"`  // it belongs to a multi-lock
-	Since    int64  `json:"since,omitempty"`    // ms since 1970 by the waiter's clock, for Inspect only
+	Since    int64  `json:"since,omitempty"`    // ms since 1970 by the client's clock: when it joined or, if it waited, its first renewal; for Inspect only
 }
 
 func (v value) String() string {

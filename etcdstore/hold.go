@@ -72,6 +72,9 @@ func (s *Store) rebind(ctx context.Context, rec record, e entry, ttl time.Durati
 		return err
 	}
 	v := e.value
+	if v.Queued {
+		v.Since = time.Now().UnixMilli()
+	}
 	v.TTL, v.Fence, v.Queued, v.Resized = milliseconds(ttl), fence, false, false
 	if err := s.move(ctx, &rec, v, to); err != nil {
 		return err

@@ -105,6 +105,9 @@ func (s *Store) describe(e entry, left leaseTime) driver.Holder {
 		}
 		return h
 	}
+	if e.Since > 0 && !e.Queued { // a fence is no time here
+		h.Since = time.UnixMilli(e.Since)
+	}
 	h.Remaining = max(left.remaining-max(left.granted-e.ttl(), 0), time.Millisecond)
 	return h
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/clock"
+	"github.com/dibslock/dibs/driver/bootclock"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -98,7 +98,7 @@ func (s *session) extendTo(until time.Duration) {
 // A leaser grants and renews sessions. It is safe for concurrent use.
 type leaser struct {
 	cli   *clientv3.Client
-	clock *clock.Clock
+	clock *bootclock.Clock
 	check string // a key for the read that verifies a renewal
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/clock"
+	"github.com/dibslock/dibs/driver/bootclock"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -16,7 +16,7 @@ import (
 type Store struct {
 	cli      *clientv3.Client
 	keys     layout
-	clock    *clock.Clock
+	clock    *bootclock.Clock
 	fences   *fences
 	sessions *sessions
 	records  *records
@@ -52,7 +52,7 @@ func Prefix(prefix string) Option {
 // New returns a Store on an etcd client, which stays the caller's. New does no I/O. If cli is nil,
 // each store call returns driver.ErrInvalid.
 func New(cli *clientv3.Client, options ...Option) *Store {
-	s := &Store{cli: cli, keys: layout{"lock/"}, clock: clock.New(), fences: new(fences), inboxes: newInboxes()}
+	s := &Store{cli: cli, keys: layout{"lock/"}, clock: bootclock.New(), fences: new(fences), inboxes: newInboxes()}
 	for _, o := range options {
 		if o.apply != nil {
 			o.apply(s)

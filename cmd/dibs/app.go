@@ -27,6 +27,7 @@ func newApp(con *console, caught signals) *app {
 // by a signal.
 func (a *app) run(args []string) int {
 	redis.SetLogger(discardLogger{})
+	discardGRPCLog()
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.con.in)
@@ -47,8 +48,8 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "dibs",
 		Short: "Distributed locks",
-		Long: `dibs acquires and holds distributed locks in Redis, PostgreSQL, MariaDB or
-MySQL, for shell scripts, cron jobs and operators:
+		Long: `dibs acquires and holds distributed locks in Redis, PostgreSQL, MariaDB, MySQL
+or etcd, for shell scripts, cron jobs and operators:
 
   dibs run --url redis://cache:6379 nightly -- ./backup.sh
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/dibslock/dibs/internal/test/etcdtest"
 	"github.com/dibslock/dibs/internal/test/mysqltest"
 	"github.com/dibslock/dibs/internal/test/pgtest"
 	"github.com/dibslock/dibs/internal/test/redistest"
@@ -46,6 +47,10 @@ func newDatabaseServers() map[string]*databaseServer {
 		"mariadb": {kind: "mariadb", missing: mysqltest.ErrNoServer, required: "DIBS_REQUIRE_MARIADB", open: func() (sharedServer, error) {
 			s, err := mysqltest.Start("--innodb-flush-log-at-trx-commit=1", "--idle-transaction-timeout=60")
 			return mariadb{s}, err
+		}},
+		"etcd": {kind: "etcd", missing: etcdtest.ErrNoServer, required: "DIBS_REQUIRE_ETCD", open: func() (sharedServer, error) {
+			s, err := etcdtest.Start()
+			return etcd{s}, err
 		}},
 	}
 }
@@ -101,6 +106,13 @@ func (p postgres) execute(database, statement string) error {
 	_, err = conn.Exec(ctx, statement)
 	return err
 }
+
+// In etcd, each script has its own prefix.
+type etcd struct{ *etcdtest.Server }
+
+func (etcd) url(addr, prefix string) string { return "etcd://" + addr + "/" + prefix }
+
+func (etcd) execute(_, _ string) error { return nil }
 
 type mariadb struct{ *mysqltest.Server }
 

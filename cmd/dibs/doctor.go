@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -18,11 +19,11 @@ func doctorCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the store for problems that affect locks",
-		Long: `Check each Redis, or the PostgreSQL, MariaDB or MySQL database, for settings
-that lose locks, for missing permissions, and for its clock. On each master or
-database, doctor acquires and releases a lock on a random name. It changes no
-settings and no other locks. With Redis, pass the --prefix and --replicas that
-your locks use.
+		Long: `Check each Redis, the PostgreSQL, MariaDB or MySQL database, or the members of
+etcd, for settings that lose locks, for missing permissions, and for clocks or
+slow disks. On each master, database or cluster, doctor acquires and releases a
+lock on a random name. It changes no settings and no other locks. Pass the
+--prefix and --replicas that your locks use.
 
 For a local file, doctor acquires and releases a lock and prints the path.
 
@@ -37,6 +38,7 @@ Exit codes:
   dibs doctor --url redis://a --url redis://b --url redis://c
   dibs doctor --url postgres://db.internal/app
   dibs doctor --url mysql://db.internal/app
+  dibs doctor --url etcd://10.0.0.1,10.0.0.2,10.0.0.3
   dibs doctor --json | jq '.nodes[].findings[] | .subject'`,
 		Args: argCount(0, 0),
 		RunE: func(*cobra.Command, []string) error {
@@ -96,6 +98,9 @@ func examine(ctx context.Context, s *opened) []nodeReport {
 	for i, n := range s.nodes {
 		all.Go(func() {
 			found, err := checkup.Examine(ctx, n.store)
+			if err != nil {
+				err = cmp.Or(s.whySilent(), err)
+			}
 			nodes[i] = reportOf(n.location, found, err)
 		})
 	}

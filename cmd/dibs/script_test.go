@@ -74,6 +74,8 @@ func waitAsRoot() {
 //	                          the proxy forwards nothing, forwards again, refuses connections
 //	postgres sql ID STATEMENT send a statement to the database, or with @FILE the text of a file
 //	mariadb …                 the same
+//	etcd new|pause|resume|kill ID
+//	                          the same, with a prefix for this script
 //	mariadb client ID FILE FLAG…
 //	                          feed a file to the client mariadb
 func TestScripts(t *testing.T) {
@@ -116,6 +118,7 @@ func TestScripts(t *testing.T) {
 			"server":     withState((*scriptState).server),
 			"postgres":   withState(func(w *scriptState, args []string) { w.database(shared["postgres"], args) }),
 			"mariadb":    withState(func(w *scriptState, args []string) { w.database(shared["mariadb"], args) }),
+			"etcd":       withState(func(w *scriptState, args []string) { w.database(shared["etcd"], args) }),
 		},
 	})
 }

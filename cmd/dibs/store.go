@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/dashboard/watch"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/etcdstore/etcdurl"
 	"github.com/dibslock/dibs/goredisstore"
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/quorum"
@@ -26,6 +28,8 @@ type opened struct {
 	nodes    []node        // a quorum's servers, or a single server; none for a local file
 	database *database     // nil unless the store is in a database
 	closes   []func() error
+
+	reach func(context.Context) error // explains why no server replies; nil if errors of the store do
 }
 
 // A node is a server that doctor can check.
@@ -40,6 +44,16 @@ func (o *opened) close() error {
 		errs = append(errs, f())
 	}
 	return errors.Join(errs...)
+}
+
+// whySilent returns why no server can be reached, or nil if that is not known.
+func (o *opened) whySilent() error {
+	if o.reach == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), o.timeout)
+	defer cancel()
+	return o.reach(ctx)
 }
 
 // poller returns a reader for the store's names.
@@ -66,6 +80,7 @@ var errNoStore = usageError{errors.New(`no store: pass one of
   --url postgres://host/db     or DIBS_URL=postgres://host/db
   --url mysql://host/db        or DIBS_URL=mysql://host/db
                                (after dibs migrate, which creates the tables)
+  --url etcd://host1,host2     or DIBS_URL=etcd://host1,host2 (also etcds://)
   --local                      or DIBS_URL=local
                                (a file of this user, for this host only)`)}
 
@@ -83,6 +98,9 @@ func (f *storeFlags) open(l lifetime) (*opened, error) {
 		if open, ok := openerOf(urls[0]); ok {
 			return o, f.openDatabase(o, open, urls[0])
 		}
+		if etcdurl.Is(urls[0]) {
+			return o, f.openEtcd(o, urls[0])
+		}
 	}
 	if f.redisson && len(urls) > 1 {
 		return nil, usage("--redisson needs one Redis, with Sentinel or a cluster if you like: Redisson has no such quorum")
@@ -94,6 +112,9 @@ func (f *storeFlags) open(l lifetime) (*opened, error) {
 		}
 		if _, ok := openerOf(u); ok {
 			return nil, usage("a database cannot be a node of a quorum")
+		}
+		if etcdurl.Is(u) {
+			return nil, usage("etcd cannot be a node of a quorum: write its members in one URL, as in etcd://host1,host2,host3")
 		}
 		s, err := f.openRedis(o, u)
 		if err != nil {
@@ -144,7 +165,7 @@ func localPath(url string) (path string, ok bool) {
 // otherSchemes lists other stores' URLs, if a URL's scheme is unknown.
 func otherSchemes(err error) string {
 	if strings.Contains(err.Error(), "unknown scheme") {
-		return "; or postgres:// or mysql:// for a database"
+		return "; or postgres:// or mysql:// for a database; or etcd://"
 	}
 	return ""
 }

@@ -18,7 +18,7 @@ type Holder struct {
 	Label    string    `json:"label,omitempty"`
 	Kind     string    `json:"kind,omitempty"` // as in State; empty for a foreign lock
 	Fence    uint64    `json:"fence,omitempty"`
-	Since    time.Time `json:"since,omitzero"`     // from the fence
+	Since    time.Time `json:"since,omitzero"`     // from the store, or from the fence
 	Weight   int       `json:"weight,omitempty"`   // for a shared holder; 0: exclusive
 	Limit    int       `json:"limit,omitempty"`    // 0: unlimited or not known
 	TTL      *int64    `json:"ttl_ms"`             // null: never expires
@@ -32,7 +32,7 @@ func holderOf(h driver.Holder, now time.Time) Holder {
 	o := OwnerOf(h.Token)
 	one := Holder{
 		Token: h.Token, Owner: h.Owner, Host: o.Host, PID: o.PID, Label: o.Label, TTL: ttlOf(h.Remaining),
-		Kind: kindOf(h.Kind, h.Exclusive()), Fence: h.Fence, Since: SinceOf(h.Fence, now), Weight: h.Weight, Limit: limitOf(h.Limit), Reserved: h.Reserved,
+		Kind: kindOf(h.Kind, h.Exclusive()), Fence: h.Fence, Since: sinceOf(h, now), Weight: h.Weight, Limit: limitOf(h.Limit), Reserved: h.Reserved,
 	}
 	if !utf8.ValidString(h.Token) {
 		one.Bytes = []byte(h.Token)
@@ -55,6 +55,14 @@ func leftOf(ms *int64) time.Duration {
 		return -1
 	}
 	return time.Duration(*ms) * time.Millisecond
+}
+
+// sinceOf returns when a lease was acquired, or zero. The fences of some stores are not times.
+func sinceOf(h driver.Holder, now time.Time) time.Time {
+	if h.Since.IsZero() {
+		return SinceOf(h.Fence, now)
+	}
+	return h.Since.UTC().Truncate(time.Millisecond)
 }
 
 // SinceOf returns when a fence was issued: stores derive fences from their clock, in µs. A fence is

@@ -98,6 +98,21 @@ func TestSinceOf(t *testing.T) {
 	}
 }
 
+// A time from the store should be used instead of the fence's.
+func TestHolderSince(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	fence := uint64(now.Add(-time.Hour).UnixMicro())
+	for want, h := range map[time.Time]driver.Holder{
+		now.Add(-time.Hour):   {Fence: fence},
+		now.Add(-time.Minute): {Fence: fence, Since: now.Add(-time.Minute)},
+	} {
+		if have := HolderOf(h, now).Since; !have.Equal(want.Truncate(time.Millisecond)) {
+			t.Errorf("have %v, want %v", have, want)
+		}
+	}
+}
+
 func TestKind(t *testing.T) {
 	mutex, shared := driver.Holder{Token: "chosen"}, driver.Holder{Token: "chosen", Weight: 1}
 	token := func(kind driver.Kind, limit, weight int) driver.Holder {

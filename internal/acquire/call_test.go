@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/bootclock"
 	"github.com/dibslock/dibs/internal/clock"
 	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/internal/work"
@@ -39,7 +40,7 @@ func (s *scripted) Cancel(context.Context, driver.AcquireRequest) error {
 }
 
 func newAcquirer(s driver.Store) *Acquirer {
-	now := clock.New()
+	now := bootclock.New()
 	a := &Acquirer{
 		Sender: Sender{Clock: now, Gate: load.NewGate(now.Now, func() {})},
 		Store:  &Store{Full: driver.Complete(s), IsBack: func() bool { return true }}, Work: work.NewBackground(), Timeout: time.Second,

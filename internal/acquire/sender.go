@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/bootclock"
 	"github.com/dibslock/dibs/internal/answer"
-	"github.com/dibslock/dibs/internal/clock"
 	"github.com/dibslock/dibs/internal/load"
 	"github.com/dibslock/dibs/internal/work"
 )
@@ -15,7 +15,7 @@ import (
 // A Sender sends a client's requests, as often as useful and as fast as the store answers. It is
 // safe for concurrent use.
 type Sender struct {
-	Clock *clock.Clock
+	Clock *bootclock.Clock
 	Gate  *load.Gate // for requests that need not be sent at once
 	trip  load.RoundTrip
 }

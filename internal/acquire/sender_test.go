@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/clock"
+	"github.com/dibslock/dibs/driver/bootclock"
 	"github.com/dibslock/dibs/internal/load"
 )
 
 func newSender() *Sender {
-	c := clock.New()
+	c := bootclock.New()
 	return &Sender{Clock: c, Gate: load.NewGate(c.Now, func() {})}
 }
 

@@ -1,3 +1,4 @@
+// Package clock computes with times and durations of deadlines, without overflow.
 package clock
 
 import (

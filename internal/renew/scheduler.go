@@ -1,7 +1,7 @@
 package renew
 
 import (
-	"github.com/dibslock/dibs/internal/clock"
+	"github.com/dibslock/dibs/driver/bootclock"
 	"github.com/dibslock/dibs/internal/load"
 )
 
@@ -12,7 +12,7 @@ import (
 type Scheduler[H Holder] struct {
 	*Queue[H]
 	client   Client
-	clock    *clock.Clock
+	clock    *bootclock.Clock
 	gate     *load.Gate
 	flights  flights[H]
 	recovery recovery
@@ -20,6 +20,6 @@ type Scheduler[H Holder] struct {
 
 // New returns a scheduler without leases. Run starts it. The gate calls SendMore when there is room
 // for renewals again.
-func New[H Holder](client Client, c *clock.Clock, gate *load.Gate) *Scheduler[H] {
+func New[H Holder](client Client, c *bootclock.Clock, gate *load.Gate) *Scheduler[H] {
 	return &Scheduler[H]{Queue: newQueue[H](), client: client, clock: c, gate: gate}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
-	"github.com/dibslock/dibs/internal/clock"
+	"github.com/dibslock/dibs/driver/bootclock"
 	"github.com/dibslock/dibs/internal/lease"
 	"github.com/dibslock/dibs/internal/load"
 )
@@ -18,7 +18,7 @@ import (
 // A bench runs a scheduler. It is also its client: the test answers the renewals.
 type bench struct {
 	*Scheduler[*held]
-	now *clock.Clock
+	now *bootclock.Clock
 
 	mu      sync.Mutex
 	answer  func(requests []driver.ExtendRequest) error // result for each request; nil: renewed at once
@@ -119,7 +119,7 @@ func (b *bench) begin(names string, n int, ttl time.Duration) (all []*held) {
 // withBench runs a test with a scheduler in a bubble.
 func withBench(t *testing.T, test func(t *testing.T, b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{now: clock.New()}
+		b := &bench{now: bootclock.New()}
 		b.Scheduler = New[*held](b, b.now, load.NewGate(b.now.Now, func() { b.SendMore() }))
 		done := make(chan struct{})
 		defer synctest.Wait()

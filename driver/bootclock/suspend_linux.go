@@ -1,4 +1,4 @@
-package clock
+package bootclock
 
 import (
 	"syscall"

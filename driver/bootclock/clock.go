@@ -1,6 +1,6 @@
-// Package clock measures time as deadlines need it: also while the machine is suspended, and
-// without overflow.
-package clock
+// Package bootclock measures time as deadlines need it: also while the machine is suspended. It is
+// for store authors.
+package bootclock
 
 import (
 	"sync/atomic"
@@ -9,7 +9,7 @@ import (
 
 // A Clock measures the time since its creation, with the time for which the machine was
 // suspended. Go's monotonic clock may stand still during a suspend; TTLs at a store do
-// not. Deadlines are in this time. A Clock is safe for concurrent use.
+// not. Deadlines are in this time. Make a Clock with New. It is safe for concurrent use.
 type Clock struct {
 	start           time.Time
 	suspended       func() time.Duration // total suspend time since the machine booted
@@ -31,9 +31,6 @@ func newClock(suspended func() time.Duration) *Clock {
 func (c *Clock) Now() time.Duration {
 	return time.Since(c.start) + time.Duration(c.suspendedFor.Load())
 }
-
-// At converts a time in this process to the clock's time.
-func (c *Clock) At(t time.Time) time.Duration { return Add(c.Now(), time.Until(t)) }
 
 // Check returns the time since the start, after a check whether the machine was suspended.
 // Deadlines are computed from it and compared with it.

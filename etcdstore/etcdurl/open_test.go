@@ -1,0 +1,266 @@
+package etcdurl_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/etcdstore"
+	"github.com/dibslock/dibs/etcdstore/etcdurl"
+	"github.com/dibslock/dibs/internal/test/etcdtest"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func start(t *testing.T) *etcdtest.Server {
+	t.Helper()
+	s, err := etcdtest.Start()
+	if errors.Is(err, etcdtest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_ETCD") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func open(t *testing.T, rawURL string, c etcdurl.Credentials) (*clientv3.Client, *etcdstore.Store) {
+	t.Helper()
+	u := parse(t, rawURL).With(c)
+	cli, err := u.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cli.Close() })
+	return cli, etcdstore.New(cli, u.Options()...)
+}
+
+// lockOn acquires a lock and releases it.
+func lockOn(t *testing.T, s *etcdstore.Store) error {
+	t.Helper()
+	locks := dibs.New(s, dibs.Timeout(10*time.Second))
+	defer locks.Close()
+	lease, err := locks.Mutex("job").TryLock(t.Context())
+	if err != nil {
+		return err
+	}
+	return lease.Unlock()
+}
+
+// password contains all special characters in a URL.
+const password = "p:a/s?s#w%o@r&d+=ü,"
+
+const encoded = "p:a%2Fs%3Fs%23w%25o%40r&d+=ü,"
+
+// addUser turns authentication on, with a user whose rights are those of the documentation.
+func addUser(t *testing.T, s *etcdtest.Server) {
+	t.Helper()
+	cli, _ := open(t, "etcd://"+s.Endpoint(), etcdurl.Credentials{})
+	ctx := t.Context()
+	_, err1 := cli.UserAdd(ctx, "root", "other")
+	_, err2 := cli.UserGrantRole(ctx, "root", "root")
+	_, err3 := cli.RoleAdd(ctx, "locks")
+	_, err4 := cli.RoleGrantPermission(ctx, "locks", "team/", clientv3.GetPrefixRangeEnd("team/"), clientv3.PermissionType(clientv3.PermReadWrite))
+	_, err5 := cli.UserAdd(ctx, "ann", password)
+	_, err6 := cli.UserGrantRole(ctx, "ann", "locks")
+	_, err7 := cli.AuthEnable(ctx)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	addUser(t, s)
+	for _, c := range []struct {
+		rawURL string
+		given  etcdurl.Credentials
+		denied string
+	}{
+		{"etcd://ann:" + encoded + "@" + s.Endpoint() + "/team", etcdurl.Credentials{}, ""},
+		{"etcd://" + s.Endpoint() + "/team/sub", etcdurl.Credentials{Username: "ann", Password: password}, ""},
+		{"etcd://ann:" + encoded + "@" + s.Endpoint() + "/other", etcdurl.Credentials{}, "permission denied"},
+		{"etcd://ann:wr0ng@" + s.Endpoint() + "/team", etcdurl.Credentials{Password: password}, "invalid user ID or password"},
+		{"etcd://" + s.Endpoint() + "/team", etcdurl.Credentials{}, "user name is empty"},
+	} {
+		_, store := open(t, c.rawURL, c.given)
+		err := lockOn(t, store)
+		if (err == nil) != (c.denied == "") || err != nil && !strings.Contains(err.Error(), c.denied) {
+			t.Errorf("%s: have %v, want %q", c.rawURL, err, c.denied)
+		}
+		if err != nil && strings.Contains(err.Error(), "wr0ng") {
+			t.Errorf("%v contains the password", err)
+		}
+	}
+}
+
+// A user is ignored by a cluster without authentication.
+func TestLoginWithoutAuthentication(t *testing.T) {
+	t.Parallel()
+	_, store := open(t, "etcd://ann:secret@"+start(t).Endpoint(), etcdurl.Credentials{})
+	if err := lockOn(t, store); err != nil {
+		t.Error(err)
+	}
+}
+
+// Open should wait for no server, also with a password.
+func TestOpenWithoutServer(t *testing.T) {
+	t.Parallel()
+	begin := time.Now()
+	open(t, "etcd://ann:secret@127.0.0.1:1?dial_timeout=1h", etcdurl.Credentials{})
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("after %v", took)
+	}
+}
+
+func TestReach(t *testing.T) {
+	t.Parallel()
+	own, ca, _ := certify(t, "127.0.0.1")
+	_, otherCA, _ := certify(t, "127.0.0.1")
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	secure := startTLS(t, plain.Addr().String(), own, nil)
+	for rawURL, want := range map[string]string{
+		"etcd://127.0.0.1:1":                                     "connection refused",
+		"etcd://127.0.0.1:1," + plain.Addr().String():            "",
+		"etcds://" + secure + "?ca=" + url.PathEscape(ca):        "",
+		"etcds://" + secure + "?ca=" + url.PathEscape(otherCA):   secure + ": tls: failed to verify",
+		"etcds://127.0.0.1:1," + secure + "?server_name=example": "connection refused; " + secure + ": tls: failed to verify",
+	} {
+		have := parse(t, rawURL).Reach(t.Context())
+		if (have == nil) != (want == "") || have != nil && !strings.Contains(have.Error(), want) {
+			t.Errorf("%s: have %v, want %q", rawURL, have, want)
+		}
+	}
+}
+
+// certify returns a certificate for a host, and the files with it and its key.
+func certify(t *testing.T, host string) (c tls.Certificate, certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	if ip := net.ParseIP(host); ip != nil {
+		template.DNSNames, template.IPAddresses = nil, []net.IP{ip}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, write("cert + 1.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", pkcs8)
+}
+
+// startTLS starts a proxy that accepts TLS for a server, from clients with a certificate. It returns
+// its address.
+func startTLS(t *testing.T, server string, own tls.Certificate, clients *x509.CertPool) string {
+	t.Helper()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{own}, NextProtos: []string{"h2"},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go forward(conn, server)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// forward forwards a connection to a server until one of them ends it.
+func forward(client net.Conn, server string) {
+	defer client.Close()
+	conn, err := net.Dial("tcp", server)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	go func() {
+		_, _ = io.Copy(conn, client)
+		conn.Close()
+	}()
+	_, _ = io.Copy(client, conn)
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	own, ca, _ := certify(t, "127.0.0.1")
+	named, namedCA, _ := certify(t, "etcd.internal")
+	client, cert, key := certify(t, "client")
+	clients := x509.NewCertPool()
+	leaf, err := x509.ParseCertificate(client.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients.AddCert(leaf)
+	byAddress, byName := startTLS(t, s.Endpoint(), own, clients), startTLS(t, s.Endpoint(), named, clients)
+	with := func(name, file string) string { return "&" + name + "=" + url.PathEscape(file) }
+	identity := with("cert", cert) + with("key", key)
+	for _, c := range []struct {
+		rawURL string
+		works  bool
+	}{
+		{"etcds://" + byAddress + "?dial_timeout=1s" + with("ca", ca) + identity, true},
+		{"etcds://" + byAddress + "?dial_timeout=1s" + with("ca", ca), false},
+		{"etcds://" + byAddress + "?dial_timeout=1s" + with("ca", namedCA) + identity, false},
+		{"etcds://" + byAddress + "?insecure_skip_verify=true" + identity, true},
+		{"etcds://" + byName + "?dial_timeout=1s" + with("ca", namedCA) + identity, false},
+		{"etcds://" + byName + "?server_name=etcd.internal" + with("ca", namedCA) + identity, true},
+		{"etcd://" + byAddress, false},
+	} {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			cli, _ := open(t, c.rawURL, etcdurl.Credentials{})
+			limit := time.Second // a client repeats a handshake that failed
+			if c.works {
+				limit = 20 * time.Second
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			if _, err := cli.Get(ctx, "a"); (err == nil) != c.works {
+				t.Errorf("%s: have %v, want works %t", c.rawURL, err, c.works)
+			}
+		})
+	}
+}
