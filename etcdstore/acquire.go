@@ -391,6 +391,7 @@ func (s *Store) acquireAgain(ctx context.Context, r driver.AcquireRequest, rec r
 	}
 	i := q.findKey(rec.key)
 	if i < 0 || q[i].created != rec.created || q[i].Token != r.Token || q[i].Reserved {
+		s.fences.doubt()
 		s.records.remove(rec, false)
 		return driver.AcquireReply{}, errAgain
 	}

@@ -147,6 +147,7 @@ func (x *extension) keepSessions() {
 // lose records that an entry ended.
 func (x *extension) lose(i int) {
 	x.errs[i] = driver.ErrLost
+	x.s.fences.doubt()
 	x.s.records.remove(x.recs[i], false)
 }
 
@@ -156,6 +157,7 @@ func (x *extension) lengthen(i int) error {
 	e := entry{value: rec.value, key: rec.key, created: rec.created}
 	err := x.s.rebind(x.ctx, &rec, e, max(r.TTL, minTTL), max(rec.fence, r.Fence), x.sent)
 	if errors.Is(err, errAgain) {
+		x.s.fences.doubt()
 		x.s.records.remove(rec, false)
 		return driver.ErrLost
 	}

@@ -224,6 +224,7 @@ func (vs *views) check(v *view, i *interest) (send []func()) {
 	case missing && i.wanted:
 	case missing:
 		vs.s.endWait(rec)
+		vs.s.fences.doubt()
 		send = append(send, func() { i.in.send(driver.Event{Kind: driver.EventRetry, Token: i.token}) })
 	case i.wanted && len(v.queue.waiters()) > 0:
 		send = append(send, func() { i.in.send(driver.Event{Kind: driver.EventWanted, Token: i.token}) })

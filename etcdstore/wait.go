@@ -54,6 +54,7 @@ func (s *Store) awaitTurn(ctx context.Context, in *inbox, rec record, before ent
 		case err != nil:
 		case turn.missing:
 			s.endWait(rec)
+			s.fences.doubt()
 			in.send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
 			return
 		case turn.first:
