@@ -228,6 +228,7 @@ func (s *Store) acquireAgain(ctx context.Context, r driver.AcquireRequest, rec r
 	}
 	i := q.findKey(rec.key)
 	if i < 0 || q[i].created != rec.created || q[i].Token != r.Token || q[i].Reserved {
+		s.fences.doubt()
 		s.forget(rec)
 		return driver.AcquireReply{}, errAgain
 	}

@@ -60,7 +60,7 @@ func New(cli *clientv3.Client, options ...Option) *Store {
 	}
 	s.turns.all = make(map[recordKey]*callers)
 	s.records = &records{all: make(map[recordKey]*record), ids: newIDs()}
-	s.sessions = &sessions{leaser: &leaser{cli, s.clock, s.keys.base()}, all: make(map[sessionKey]*sharedSession)}
+	s.sessions = &sessions{leaser: &leaser{cli, s.clock, s.fences, s.keys.base()}, all: make(map[sessionKey]*sharedSession)}
 	s.views = newViews(s)
 	s.sweeper = newSweeper(s)
 	return s

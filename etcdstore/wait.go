@@ -65,6 +65,7 @@ func (s *Store) awaitTurn(ctx context.Context, in *inbox, rec record, before ent
 		switch {
 		case err != nil:
 		case turn.missing:
+			s.fences.doubt()
 			in.send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
 			return
 		case turn.first:
