@@ -37,6 +37,13 @@ type records struct {
 	ids ids
 }
 
+// count returns the number of entries.
+func (rs *records) count() int {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return len(rs.all)
+}
+
 // get returns a copy of a record.
 func (rs *records) get(name, token string) (record, bool) {
 	rs.mu.Lock()

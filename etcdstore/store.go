@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -25,8 +24,6 @@ type Store struct {
 	inboxes  *inboxes
 	views    *views
 	sweeper  *sweeper
-
-	verifyFrom atomic.Uint64 // see extension.verify
 }
 
 var (
