@@ -182,8 +182,9 @@ func (s *Store) afterRefusal(ctx context.Context, err error, used ...*session) e
 // errCancelled means that a Cancel for the token came first.
 var errCancelled = errors.New("the request was cancelled")
 
-// join adds an entry to the end of a queue, and reads the queue. A shared request can hold the name
-// beside other holders at once, so it begins with the lease's session.
+// join adds an entry to the end of a queue, and reads the queue. If the queue is empty by now, the
+// entry holds the name at once. A shared request can hold the name beside other holders at once, so
+// it also begins with the lease's session.
 func (s *Store) join(ctx context.Context, r driver.AcquireRequest, rec record, lease *session, sent time.Duration) (driver.AcquireReply, error) {
 	waits, err := s.sessions.forWaiters(ctx, r.Client)
 	if err != nil {
@@ -194,18 +195,21 @@ func (s *Store) join(ctx context.Context, r driver.AcquireRequest, rec record, l
 		v.Queued, on = true, waits
 	}
 	prefix := s.keys.queue(r.Name)
+	mayEnter := absent(s.keys.cancelled(rec.request))
+	hold := clientv3.OpPut(rec.key, rec.value.String(), clientv3.WithLease(lease.id))
+	wait := clientv3.OpPut(rec.key, v.String(), clientv3.WithLease(on.id))
 	all := clientv3.OpGet(prefix, clientv3.WithPrefix())
-	reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.request)), absent(rec.key)).
-		Then(clientv3.OpPut(rec.key, v.String(), clientv3.WithLease(on.id)), all).Else(all).Commit()
+	reply, err := s.cli.Txn(ctx).If(mayEnter, noneWithPrefix(prefix)).Then(hold, all).
+		Else(clientv3.OpTxn([]clientv3.Cmp{mayEnter, absent(rec.key)}, []clientv3.Op{wait}, nil), all).Commit()
 	if err != nil {
-		return driver.AcquireReply{}, s.notAdded(ctx, rec, err, on)
+		return driver.AcquireReply{}, s.notAdded(ctx, rec, err, lease, waits)
 	}
-	q := readQueue(prefix, reply.Responses[len(reply.Responses)-1].GetResponseRange().GetKvs())
+	q := readQueue(prefix, reply.Responses[1].GetResponseRange().GetKvs())
 	i := q.findKey(rec.key)
 	if i < 0 {
 		return driver.AcquireReply{}, errCancelled
 	}
-	if !reply.Succeeded {
+	if !reply.Succeeded && !reply.Responses[0].GetResponseTxn().GetSucceeded() {
 		q[i].distrust()
 	}
 	return s.decide(ctx, r, rec, q, i, reply.Header.Revision, sent)
@@ -228,6 +232,7 @@ func (s *Store) acquireAgain(ctx context.Context, r driver.AcquireRequest, rec r
 	}
 	i := q.findKey(rec.key)
 	if i < 0 || q[i].created != rec.created || q[i].Token != r.Token || q[i].Reserved {
+		s.fences.doubt()
 		s.forget(rec)
 		return driver.AcquireReply{}, errAgain
 	}

@@ -16,37 +16,38 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// A lock call returns the unlock call.
+// A locker locks a name. It returns the function that unlocks it.
 type locker func(ctx context.Context, name string) (unlock func() error, err error)
 
-// lockers are dibs and the locks that it is compared with. The first is the baseline: a transaction
-// that creates a key, and one that deletes it.
-var lockers = []struct {
-	name string
-	open func(b *testing.B, s *etcdtest.Server) locker
-}{
-	{"bare", openBare},
-	{"mutex", openMutex},
-	{"dibs", openDibs},
+// A contestant opens a locker on a client of etcd.
+type contestant struct {
+	name  string
+	alone bool // a locker is for one goroutine
+	open  func(b *testing.B, cli *clientv3.Client) locker
 }
 
-func openBare(b *testing.B, s *etcdtest.Server) locker {
-	cli := newClient(b, s)
+// contestants are dibs and what it is compared with. The first is the baseline: a transaction that
+// creates a key, and one that deletes it.
+var contestants = []contestant{{"bare", false, openBare}, {"mutex", true, openMutex}, {"dibs", false, openDibs}}
+
+func openBare(b *testing.B, cli *clientv3.Client) locker {
 	lease, err := cli.Grant(b.Context(), 60)
 	if err != nil {
 		b.Fatal(err)
 	}
 	return func(ctx context.Context, name string) (func() error, error) {
-		_, err := cli.Txn(ctx).Then(clientv3.OpPut("bare/"+name, "token", clientv3.WithLease(lease.ID))).Commit()
+		key := "bare/" + name
+		_, err := cli.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(clientv3.OpPut(key, "token", clientv3.WithLease(lease.ID))).Commit()
 		return func() error {
-			_, err := cli.Txn(ctx).Then(clientv3.OpDelete("bare/" + name)).Commit()
+			_, err := cli.Txn(ctx).Then(clientv3.OpDelete(key)).Commit()
 			return err
 		}, err
 	}
 }
 
-func openMutex(b *testing.B, s *etcdtest.Server) locker {
-	session, err := concurrency.NewSession(newClient(b, s))
+func openMutex(b *testing.B, cli *clientv3.Client) locker {
+	session, err := concurrency.NewSession(cli)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -57,18 +58,9 @@ func openMutex(b *testing.B, s *etcdtest.Server) locker {
 	}
 }
 
-func openDibs(b *testing.B, s *etcdtest.Server) locker {
-	return lockerOf(newDibs(b, s))
-}
-
-// newDibs returns a client with its own connection.
-func newDibs(b *testing.B, s *etcdtest.Server) *dibs.Client {
-	locks := dibs.New(etcdstore.New(newClient(b, s)), dibs.TTL(30*time.Second))
+func openDibs(b *testing.B, cli *clientv3.Client) locker {
+	locks := dibs.New(etcdstore.New(cli), dibs.TTL(30*time.Second))
 	b.Cleanup(func() { _ = locks.Close() })
-	return locks
-}
-
-func lockerOf(locks *dibs.Client) locker {
 	return func(ctx context.Context, name string) (func() error, error) {
 		l, err := locks.Mutex(name).Lock(ctx)
 		if err != nil {
@@ -89,7 +81,7 @@ func eachServer(b *testing.B, run func(b *testing.B, s *etcdtest.Server)) {
 }
 
 // BenchmarkUncontended counts pairs of lock and unlock of goroutines that lock their own names. The
-// lockers take turns in slices of time, so they have the same machine. A ratio is the median of the
+// contestants take turns in slices of time, so they have the same machine. A ratio is the median of the
 // slices' ratios to the baseline. Use -benchtime=100x for a run of 100 turns.
 func BenchmarkUncontended(b *testing.B) {
 	eachServer(b, func(b *testing.B, s *etcdtest.Server) {
@@ -102,27 +94,27 @@ func BenchmarkUncontended(b *testing.B) {
 func uncontended(b *testing.B, s *etcdtest.Server, goroutines int) {
 	const slice = 200 * time.Millisecond
 	var locks []locker
-	for _, l := range lockers {
-		locks = append(locks, l.open(b, s))
+	for _, c := range contestants {
+		locks = append(locks, c.open(b, newClient(b, s)))
 		pairs(b, locks[len(locks)-1], goroutines, slice/4) // connections and sessions
 	}
-	rates := make([][]float64, len(lockers))
+	rates := make([][]float64, len(contestants))
 	b.ResetTimer()
 	for turn := range b.N {
-		for i := range lockers {
-			i = (i + turn) % len(lockers)
+		for i := range contestants {
+			i = (i + turn) % len(contestants)
 			rates[i] = append(rates[i], pairs(b, locks[i], goroutines, slice))
 		}
 	}
 	b.StopTimer()
-	for i, l := range lockers {
+	for i, c := range contestants {
 		ratios := make([]float64, b.N)
 		for turn := range ratios {
 			ratios[turn] = rates[i][turn] / rates[0][turn]
 		}
-		b.ReportMetric(median(rates[i]), l.name+"-pairs/s")
+		b.ReportMetric(median(rates[i]), c.name+"-pairs/s")
 		if i > 0 {
-			b.ReportMetric(median(ratios), l.name+"-ratio")
+			b.ReportMetric(median(ratios), c.name+"-ratio")
 		}
 	}
 	b.ReportMetric(0, "ns/op")

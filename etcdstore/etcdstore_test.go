@@ -59,10 +59,14 @@ func newClient(t testing.TB, servers ...*etcdtest.Server) *clientv3.Client {
 	for _, s := range servers {
 		endpoints = append(endpoints, s.Endpoint())
 	}
-	cli, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	return newClientWith(t, clientv3.Config{Endpoints: endpoints})
+}
+
+func newClientWith(t testing.TB, config clientv3.Config) *clientv3.Client {
+	t.Helper()
+	config.DialTimeout, config.Logger = 5*time.Second, zap.NewNop()
+	cli, err := clientv3.New(config)
+	must(t, err)
 	t.Cleanup(func() { _ = cli.Close() })
 	return cli
 }

@@ -103,6 +103,7 @@ func (x *extension) find(unknown []int) {
 		case err != nil:
 			return err
 		case !found || rec.value.Reserved:
+			x.s.fences.doubt()
 			if rec.held {
 				x.s.forget(rec)
 			}

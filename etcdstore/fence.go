@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -18,41 +19,68 @@ const fencesPerRevision = 64
 
 // fences computes fences. It is safe for concurrent use.
 type fences struct {
-	base atomic.Uint64 // zero: not yet read
+	base    atomic.Uint64 // zero: not yet read
+	doubted atomic.Bool   // somebody may have deleted the base
 }
+
+// doubt makes the next load read the base again. An entry that is missing may have been deleted by
+// hand, and the base with it.
+func (f *fences) doubt() { f.doubted.Store(true) }
 
 // load reads or creates the base. It writes nothing if the base exists: etcd without space refuses
 // even a transaction that could write.
 func (f *fences) load(ctx context.Context, kv clientv3.KV, key string) error {
-	if f.base.Load() != 0 {
+	if f.base.Load() != 0 && !f.doubted.Load() {
 		return nil
 	}
+	f.doubted.Store(false)
 	reply, err := kv.Get(ctx, key)
-	if err != nil {
-		return err
+	if err == nil {
+		err = f.keep(ctx, kv, key, reply.Kvs)
 	}
-	kvs := reply.Kvs
+	if err != nil {
+		f.doubt()
+	}
+	return err
+}
+
+// keep accepts a base that was read, unless its own is larger. If the base was deleted, keep
+// restores it.
+func (f *fences) keep(ctx context.Context, kv clientv3.KV, key string, kvs []*mvccpb.KeyValue) error {
+	own := f.base.Load()
 	if len(kvs) == 0 {
-		if kvs, err = createBase(ctx, kv, key); err != nil {
+		created := cmp.Or(int64(own), time.Now().UnixMicro())
+		var err error
+		if kvs, err = createBase(ctx, kv, key, created); err != nil {
 			return err
 		}
 	}
 	if len(kvs) == 0 {
 		return fmt.Errorf("the key %s was deleted", key)
 	}
-	base, err := strconv.ParseUint(string(kvs[0].Value), 10, 52)
-	if err != nil || base == 0 {
-		return fmt.Errorf("the key %s contains %q, want the base of the fences: a number", key, kvs[0].Value)
+	base, err := parseBase(kvs[0])
+	if err != nil {
+		return err
 	}
-	f.base.Store(base)
+	for own < base && !f.base.CompareAndSwap(own, base) {
+		own = f.base.Load()
+	}
 	return nil
 }
 
+func parseBase(kv *mvccpb.KeyValue) (uint64, error) {
+	base, err := strconv.ParseUint(string(kv.Value), 10, 52)
+	if err != nil || base == 0 {
+		return 0, fmt.Errorf("the key %s contains %q, want the base of the fences: a number", kv.Key, kv.Value)
+	}
+	return base, nil
+}
+
 // createBase creates the base, unless another process was first.
-func createBase(ctx context.Context, kv clientv3.KV, key string) ([]*mvccpb.KeyValue, error) {
-	now := strconv.FormatInt(time.Now().UnixMicro(), 10)
+func createBase(ctx context.Context, kv clientv3.KV, key string, base int64) ([]*mvccpb.KeyValue, error) {
+	text := strconv.FormatInt(base, 10)
 	reply, err := kv.Txn(ctx).If(absent(key)).
-		Then(clientv3.OpPut(key, now), clientv3.OpGet(key)).Else(clientv3.OpGet(key)).Commit()
+		Then(clientv3.OpPut(key, text), clientv3.OpGet(key)).Else(clientv3.OpGet(key)).Commit()
 	if err != nil {
 		return nil, err
 	}

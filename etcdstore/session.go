@@ -97,9 +97,10 @@ func (s *session) extendTo(until time.Duration) {
 
 // A leaser grants and renews sessions. It is safe for concurrent use.
 type leaser struct {
-	cli   *clientv3.Client
-	clock *bootclock.Clock
-	check string // a key for the read that verifies a renewal
+	cli    *clientv3.Client
+	clock  *bootclock.Clock
+	fences *fences
+	base   string // the key of the fences' base, for the read that verifies a renewal
 }
 
 // grant makes a session.
@@ -171,12 +172,15 @@ func (l *leaser) renew(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		read, err := l.cli.Get(ctx, l.check, clientv3.WithCountOnly())
+		read, err := l.cli.Get(ctx, l.base)
 		if err != nil {
 			return err
 		}
 		if read.Header.RaftTerm == reply.RaftTerm {
 			s.extendTo(sent + time.Duration(reply.TTL)*time.Second)
+			if l.fences.keep(ctx, l.cli, l.base, read.Kvs) != nil {
+				l.fences.doubt() // the renewal succeeded
+			}
 			return nil
 		}
 	}

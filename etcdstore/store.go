@@ -8,6 +8,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/driver/bootclock"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -60,7 +61,7 @@ func New(cli *clientv3.Client, options ...Option) *Store {
 	}
 	s.turns.all = make(map[recordKey]*callers)
 	s.records = &records{all: make(map[recordKey]*record), ids: newIDs()}
-	s.sessions = &sessions{leaser: &leaser{cli, s.clock, s.keys.base()}, all: make(map[sessionKey]*sharedSession)}
+	s.sessions = &sessions{leaser: &leaser{cli, s.clock, s.fences, s.keys.base()}, all: make(map[sessionKey]*sharedSession)}
 	s.views = newViews(s)
 	s.sweeper = newSweeper(s)
 	return s
@@ -166,7 +167,9 @@ func (s *Store) read(ctx context.Context, name string) (queue, int64, error) {
 
 // exists is the condition that an entry still exists.
 func exists(key string, created int64) clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(key), "=", created)
+	c := clientv3.CreateRevision(key) // equal; clientv3.Compare would copy it
+	c.GetCompare().TargetUnion = &etcdserverpb.Compare_CreateRevision{CreateRevision: created}
+	return c
 }
 
 // unchanged is the condition that an entry was not written since its last known change.
@@ -178,7 +181,11 @@ func unchanged(key string, changed int64) clientv3.Cmp {
 func absent(key string) clientv3.Cmp { return exists(key, 0) }
 
 // noneWithPrefix is the condition that no key has a prefix.
-func noneWithPrefix(prefix string) clientv3.Cmp { return absent(prefix).WithPrefix() }
+func noneWithPrefix(prefix string) clientv3.Cmp {
+	c := absent(prefix)
+	c.GetCompare().RangeEnd = []byte(clientv3.GetPrefixRangeEnd(prefix))
+	return c
+}
 
 // unchangedSince is the condition that no key with a prefix was written after a revision. Keys may
 // have been deleted.

@@ -222,6 +222,7 @@ func (vs *views) check(v *view, i *interest) (send []func()) {
 	case missing && i.wanted:
 	case missing:
 		vs.s.endWait(i.rec)
+		vs.s.fences.doubt()
 		send = append(send, func() { i.in.send(driver.Event{Kind: driver.EventRetry, Token: i.rec.token}) })
 	case i.wanted && len(v.queue.waiters()) > 0:
 		send = append(send, func() { i.in.send(driver.Event{Kind: driver.EventWanted, Token: i.rec.token}) })

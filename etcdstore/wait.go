@@ -65,6 +65,7 @@ func (s *Store) awaitTurn(ctx context.Context, in *inbox, rec record, before ent
 		switch {
 		case err != nil:
 		case turn.missing:
+			s.fences.doubt()
 			in.send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
 			return
 		case turn.first:
@@ -81,9 +82,17 @@ type turn struct {
 	revision int64
 	missing  bool  // its entry ended
 	first    bool  // no entry is before it
-	only     bool  // a single entry is before it
 	before   entry // the last entry before it
 	unclear  bool  // there are more keys, which may be entries
+	second   entry // the entry before that; without a key: there is none
+}
+
+// only reports whether a single entry is before a waiter's entry.
+func (t turn) only() bool { return t.before.key != "" && t.second.key == "" }
+
+// changed reports whether a waiter need not wait for the end of an entry any more.
+func (t turn) changed(before entry) bool {
+	return t.missing || t.first || t.before.key != before.key || t.before.created != before.created
 }
 
 // place reads a waiter's place. Few keys are enough, unless most belong to another library's locks, in
@@ -114,43 +123,71 @@ func (s *Store) placeAmong(ctx context.Context, rec record, limit int64) (turn, 
 	own := reply.Responses[0].GetResponseRange().GetKvs()
 	before := reply.Responses[1].GetResponseRange()
 	q := readQueue(prefix, before.GetKvs())
-	t := turn{revision: reply.Header.Revision, missing: len(own) == 0 || own[0].CreateRevision != rec.created, first: len(q) == 0, only: len(q) == 1}
+	t := turn{revision: reply.Header.Revision, missing: len(own) == 0 || own[0].CreateRevision != rec.created, first: len(q) == 0}
 	t.unclear = len(q) < 2 && before.GetMore()
 	if len(q) > 0 {
 		t.before = q[len(q)-1]
+	}
+	if len(q) > 1 {
+		t.second = q[len(q)-2]
 	}
 	return t, nil
 }
 
 // awaitLeave waits until the entry before a waiter's entry leaves. If it was the only one, its
-// removal is the grant.
+// removal is the grant. To know this in time, the waiter also watches the entry before that: when it
+// leaves, the waiter reads its place again.
 func (s *Store) awaitLeave(ctx context.Context, in *inbox, rec record, before entry) (turn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Without a start revision, the watch begins at once. The entry may have left before.
-	watch := s.cli.Watch(ctx, before.key, clientv3.WithCreatedNotify())
-	only := false
-	for reply := range watch {
-		if err := reply.Err(); err != nil {
-			return turn{}, err
+	last := s.cli.Watch(ctx, before.key, clientv3.WithCreatedNotify())
+	var second clientv3.WatchChan
+	var now turn
+	for {
+		var reply clientv3.WatchResponse
+		var open, isLast bool
+		select {
+		case reply, open = <-last:
+			isLast = true
+		case reply, open = <-second:
 		}
-		if reply.Created {
-			t, err := s.place(ctx, rec)
-			if err != nil || t.missing || t.first || t.before.key != before.key || t.before.created != before.created {
-				return t, err
+		switch {
+		case !isLast && (!open || reply.Err() != nil):
+			second = nil // a request more
+			continue
+		case !open:
+			return turn{}, errWatchEnded
+		case reply.Err() != nil:
+			return turn{}, reply.Err()
+		case isLast && !reply.Created:
+			if left := s.leaves(in, rec, now, reply.Events); left > 0 {
+				return turn{revision: left, first: now.only()}, nil
 			}
-			only = t.only
+			continue
 		}
-		for _, e := range reply.Events {
-			switch {
-			case e.Type == mvccpb.Event_DELETE:
-				return turn{revision: e.Kv.ModRevision, first: only}, nil
-			case only && isReserved(before, e.Kv):
-				in.send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
-			}
+		var err error
+		if now, err = s.place(ctx, rec); err != nil || now.changed(before) {
+			return now, err
+		}
+		second = nil
+		if !now.only() {
+			second = s.cli.Watch(ctx, now.second.key, clientv3.WithFilterPut())
 		}
 	}
-	return turn{}, errWatchEnded
+}
+
+// leaves returns the revision at which the entry before a waiter's entry left, or zero.
+func (s *Store) leaves(in *inbox, rec record, now turn, events []*clientv3.Event) int64 {
+	for _, e := range events {
+		switch {
+		case e.Type == mvccpb.Event_DELETE:
+			return e.Kv.ModRevision
+		case now.only() && isReserved(now.before, e.Kv):
+			in.send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
+		}
+	}
+	return 0
 }
 
 // isReserved reports whether a holder released its lease, but keeps the name unavailable.
