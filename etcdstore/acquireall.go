@@ -300,7 +300,7 @@ func (s *Store) waitOnAll(ctx context.Context, r driver.AcquireRequest, recs []r
 		}
 	}
 	for _, rec := range recs {
-		if !s.settle(rec, func(now *record) { now.expires = sent + waiterTTL }) {
+		if !s.recordState(rec, func(now *record) { now.expires = sent + waiterTTL }) {
 			return errAgain
 		}
 	}

@@ -153,7 +153,7 @@ func (s *Store) leave(old *session) {
 // errAgain if the entry moved meanwhile, or its end was requested.
 func (s *Store) extended(rec record, ttl time.Duration, fence uint64, sent time.Duration) error {
 	until := sent + ttl
-	ok := s.settle(rec, func(now *record) {
+	ok := s.recordState(rec, func(now *record) {
 		if now.held {
 			until = max(until, now.expires)
 		}
@@ -167,9 +167,9 @@ func (s *Store) extended(rec record, ttl time.Duration, fence uint64, sent time.
 	return nil
 }
 
-// settle records the state of an entry after an answer from etcd. It returns false if the record
+// recordState records the state of an entry after an answer from etcd. It returns false if the record
 // knows a later state.
-func (s *Store) settle(rec record, change func(*record)) (ok bool) {
+func (s *Store) recordState(rec record, change func(*record)) (ok bool) {
 	var left *session
 	known := s.records.update(rec, func(now *record) {
 		if ok = now.changed <= rec.changed; !ok {
@@ -202,7 +202,7 @@ func (s *Store) waitOn(ctx context.Context, r driver.AcquireRequest, rec record,
 		}
 	}
 	rec.session = waits
-	if !s.settle(rec, func(now *record) { now.expires = sent + waiterTTL }) {
+	if !s.recordState(rec, func(now *record) { now.expires = sent + waiterTTL }) {
 		return errAgain
 	}
 	s.sweeper.wakeAt(sent + waiterTTL)

@@ -47,8 +47,8 @@ func (i *ids) request() string {
 
 func (i *ids) id(number int) string { return i.store + "-" + strconv.FormatInt(int64(number), 36) }
 
-// take returns an ID for an entry in a name's queue.
-func (i *ids) take(name string, now time.Time) string {
+// unused returns an ID for an entry in a name's queue.
+func (i *ids) unused(name string, now time.Time) string {
 	for len(i.late) > 0 && !now.Before(i.late[0].at) {
 		i.give(i.late[0].name, i.late[0].id)
 		i.late = i.late[1:]

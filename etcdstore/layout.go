@@ -9,7 +9,7 @@ import (
 //
 //	lock/orders/7f3a…-0       an entry in the wait queue for the name orders
 //	lock//base                the number that fences are counted from
-//	lock//mail/CLIENT/…       revocations, for a client
+//	lock//letters/CLIENT/…    revocations, for a client
 //	lock//cancelled/7f3a…-5   the store's fifth acquire comes too late
 //
 // No name is empty, so no queue has a key that begins with the prefix and a slash.
@@ -20,13 +20,13 @@ func (l layout) queue(name string) string { return l.prefix + escape(name) + "/"
 
 func (l layout) base() string { return l.prefix + "/base" }
 
-func (l layout) mail(client string) string { return l.prefix + "/mail/" + escape(client) + "/" }
+func (l layout) letters(client string) string { return l.prefix + "/letters/" + escape(client) + "/" }
 
 func (l layout) cancelled(request string) string { return l.prefix + "/cancelled/" + request }
 
 // letter returns the key of a revocation, for the client of the entry created at a revision.
 func (l layout) letter(client string, created int64) string {
-	return l.mail(client) + strconv.FormatInt(created, 10)
+	return l.letters(client) + strconv.FormatInt(created, 10)
 }
 
 // nameOf returns the name of an entry's key, or false if the key is no entry of any name: another

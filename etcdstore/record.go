@@ -76,7 +76,7 @@ func (rs *records) add(r *record, queue string) bool {
 		return false
 	}
 	if r.key == "" {
-		r.key, r.request = queue+rs.ids.take(r.name, time.Now()), rs.ids.request()
+		r.key, r.request = queue+rs.ids.unused(r.name, time.Now()), rs.ids.request()
 	}
 	rs.last++
 	r.number = rs.last

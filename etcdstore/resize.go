@@ -75,7 +75,7 @@ func (q queue) fitsResized(i int, r driver.AcquireRequest) (other entry, fits bo
 }
 
 // errManyHolders is the limit of a transaction in etcd.
-var errManyHolders = fmt.Errorf("%w: more than %d holders: a lease beside so many cannot get a larger weight", driver.ErrInvalid, driver.MaxNames)
+var errManyHolders = fmt.Errorf("%w: more than %d holders: a lease beside them cannot get a larger weight", driver.ErrInvalid, driver.MaxNames)
 
 // writeWeight writes an entry's new weight.
 func (s *Store) writeWeight(ctx context.Context, r driver.AcquireRequest, q queue, i int, revision int64, sent time.Duration) (driver.AcquireReply, error) {

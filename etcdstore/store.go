@@ -50,7 +50,7 @@ func Prefix(prefix string) Option {
 	return Option{func(s *Store) { s.keys.prefix = prefix }}
 }
 
-// New returns a Store on an etcd client, which stays the caller's. New does no I/O. If cli is nil,
+// New returns a Store on an etcd client, which stays the caller's. New does no I/O. Without a client,
 // each store call returns driver.ErrInvalid.
 func New(cli *clientv3.Client, options ...Option) *Store {
 	s := &Store{cli: cli, keys: layout{"lock/"}, clock: bootclock.New(), fences: new(fences), inboxes: newInboxes()}

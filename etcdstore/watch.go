@@ -32,7 +32,7 @@ func (s *Store) Watch(ctx context.Context, client string, _ func() bool, on func
 	}()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		begin := time.Now()
-		err := s.watchMail(ctx, client, in)
+		err := s.watchLetters(ctx, client, in)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -58,14 +58,14 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// watchMail delivers revocations until the watch fails.
-func (s *Store) watchMail(ctx context.Context, client string, in *inbox) error {
+// watchLetters delivers revocations until the watch fails.
+func (s *Store) watchLetters(ctx context.Context, client string, in *inbox) error {
 	if err := s.loadBase(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watch := s.cli.Watch(ctx, s.keys.mail(client), clientv3.WithPrefix(), clientv3.WithCreatedNotify(), clientv3.WithFilterDelete())
+	watch := s.cli.Watch(ctx, s.keys.letters(client), clientv3.WithPrefix(), clientv3.WithCreatedNotify(), clientv3.WithFilterDelete())
 	for reply := range watch {
 		if err := reply.Err(); err != nil {
 			return err

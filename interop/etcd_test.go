@@ -257,8 +257,8 @@ func (r *etcdRun) victim(side, part string, id int, inside time.Duration) *exec.
 	return p.command(ctl, "--endpoints="+r.server, "lock", fmt.Sprintf("--ttl=%d", shortSession), etcdPrefix+r.name)
 }
 
-// kill kills processes until the time has passed: a holder of dibs, a holder of theirs, and in a long
-// run also a process of each side at any moment, when most wait.
+// kill kills processes until the time has passed: a holder of dibs, and a holder of theirs. In a long
+// run it also kills a process of each side at any moment, when most wait.
 func (r *etcdRun) kill(t *testing.T) {
 	least, calm := 2, time.Second
 	if r.isLong() {

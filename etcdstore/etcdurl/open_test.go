@@ -133,18 +133,24 @@ func TestReach(t *testing.T) {
 	t.Parallel()
 	own, ca, _ := certify(t, "127.0.0.1")
 	_, otherCA, _ := certify(t, "127.0.0.1")
-	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	client, cert, key := certify(t, "client")
+	clients := x509.NewCertPool()
+	leaf, err := x509.ParseCertificate(client.Certificate[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer plain.Close()
-	secure := startTLS(t, plain.Addr().String(), own, nil)
+	clients.AddCert(leaf)
+	plain := start(t).Endpoint()
+	secure := startTLS(t, plain, own, clients)
+	with := "?ca=" + url.PathEscape(ca)
 	for rawURL, want := range map[string]string{
-		"etcd://127.0.0.1:1":                                     "connection refused",
-		"etcd://127.0.0.1:1," + plain.Addr().String():            "",
-		"etcds://" + secure + "?ca=" + url.PathEscape(ca):        "",
-		"etcds://" + secure + "?ca=" + url.PathEscape(otherCA):   secure + ": tls: failed to verify",
-		"etcds://127.0.0.1:1," + secure + "?server_name=example": "connection refused; " + secure + ": tls: failed to verify",
+		"etcd://127.0.0.1:1":          "connection refused",
+		"etcd://127.0.0.1:1," + plain: "",
+		"etcds://" + plain + with:     plain + ": ",
+		"etcds://" + secure + with:    secure + ": remote error: tls: certificate required",
+		"etcd://" + secure:            secure + ": ",
+		"etcds://127.0.0.1:1," + secure + "?ca=" + url.PathEscape(otherCA):                           "connection refused; " + secure + ": tls: failed to verify",
+		"etcds://" + secure + with + "&cert=" + url.PathEscape(cert) + "&key=" + url.PathEscape(key): "",
 	} {
 		have := parse(t, rawURL).Reach(t.Context())
 		if (have == nil) != (want == "") || have != nil && !strings.Contains(have.Error(), want) {
