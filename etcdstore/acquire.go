@@ -7,6 +7,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/driver/ownertoken"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -161,7 +162,7 @@ func (s *Store) enterOn(ctx context.Context, r driver.AcquireRequest, rec record
 	case waits == nil:
 		return s.join(ctx, r, rec, lease, sent)
 	}
-	return s.joined(ctx, r, rec, lease, waits, sent, reply.Responses[0].GetResponseTxn().GetSucceeded())
+	return s.joined(ctx, r, rec, lease, waits, sent, reply.Header.Revision, reply.Responses[0].GetResponseTxn())
 }
 
 // entered records a holder, whose entry was created at a revision.
@@ -198,15 +199,18 @@ func (s *Store) afterRefusal(ctx context.Context, err error, used ...*session) e
 	return errAgain
 }
 
-// joinOp returns the operation that adds an entry to the end of a queue. A shared request can hold
-// the name beside other holders at once, so it begins with the lease's session.
+// joinOp returns the operation that adds an entry to the end of a queue, and then reads the queue. A
+// shared request can hold the name beside other holders at once, so it begins with the lease's
+// session. A later read could not show whether it does: a grant to another in between has a larger
+// fence than the entry's creation.
 func (s *Store) joinOp(r driver.AcquireRequest, rec record, lease, waits *session, notCancelled clientv3.Cmp) clientv3.Op {
 	v, on := rec.value, lease
 	if r.Exclusive() {
 		v.Queued, on = true, waits
 	}
 	put := clientv3.OpPut(rec.key, v.String(), clientv3.WithLease(on.id))
-	return clientv3.OpTxn([]clientv3.Cmp{notCancelled, absent(rec.key)}, []clientv3.Op{put}, nil)
+	read := clientv3.OpGet(s.keys.queue(r.Name), clientv3.WithPrefix())
+	return clientv3.OpTxn([]clientv3.Cmp{notCancelled, absent(rec.key)}, []clientv3.Op{put, read}, []clientv3.Op{read})
 }
 
 // join adds an entry to the end of a queue, after a request that found the queue in use.
@@ -220,25 +224,23 @@ func (s *Store) join(ctx context.Context, r driver.AcquireRequest, rec record, l
 	if err != nil {
 		return driver.AcquireReply{}, s.afterRefusal(ctx, err, lease, waits)
 	}
-	return s.joined(ctx, r, rec, lease, waits, sent, reply.Txn().Succeeded)
+	txn := reply.Txn()
+	return s.joined(ctx, r, rec, lease, waits, sent, txn.Header.Revision, (*etcdserverpb.TxnResponse)(txn))
 }
 
 // errCancelled means that a Cancel for the token came first.
 var errCancelled = errors.New("the request was cancelled")
 
-// joined reads the queue after an entry was added.
-func (s *Store) joined(ctx context.Context, r driver.AcquireRequest, rec record, lease, waits *session, sent time.Duration, added bool) (driver.AcquireReply, error) {
-	q, revision, err := s.read(ctx, r.Name)
-	if err != nil {
-		return driver.AcquireReply{}, err
-	}
+// joined answers a request after joinOp, at a revision.
+func (s *Store) joined(ctx context.Context, r driver.AcquireRequest, rec record, lease, waits *session, sent time.Duration, revision int64, join *etcdserverpb.TxnResponse) (driver.AcquireReply, error) {
+	read := join.Responses[len(join.Responses)-1].GetResponseRange()
+	q := readQueue(s.keys.queue(r.Name), read.GetKvs())
 	i := q.findKey(rec.key)
-	switch {
-	case i < 0 && !added:
+	if i < 0 {
 		return driver.AcquireReply{}, errCancelled
-	case i < 0:
-		s.records.remove(rec, false)
-		return driver.AcquireReply{}, errAgain
+	}
+	if !join.Succeeded {
+		q[i].queuedIfShared()
 	}
 	e := q[i]
 	rec.created, rec.value, rec.session = e.created, e.value, waits
@@ -394,6 +396,9 @@ func (s *Store) acquireAgain(ctx context.Context, r driver.AcquireRequest, rec r
 		s.fences.doubt()
 		s.records.remove(rec, false)
 		return driver.AcquireReply{}, errAgain
+	}
+	if !rec.held {
+		q[i].queuedIfShared()
 	}
 	rec.value = q[i].value
 	if rec.session != nil && rec.session.id != q[i].lease {

@@ -73,6 +73,10 @@ func (e entry) fenceRevision() int64 {
 	}
 }
 
+// queuedIfShared notes that a shared entry may have been no holder when it was created, because the
+// reply was lost. A renewal then records its fence.
+func (e *entry) queuedIfShared() { e.Queued = e.Queued || !e.exclusive() && e.Fence == 0 && !e.Resized }
+
 func (e entry) ttl() time.Duration { return time.Duration(e.TTL) * time.Millisecond }
 
 // A queue is the entries of a name, in their order.
