@@ -183,7 +183,9 @@ func (x *extension) verify() {
 	if len(gets) == 0 {
 		return
 	}
-	reply, err := x.s.cli.Txn(x.ctx).Then(gets...).Commit()
+	reply, err := twice(x.ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return x.s.cli.Txn(ctx).Then(gets...).Commit()
+	})
 	for k, i := range read {
 		if err != nil {
 			x.errs[i] = err

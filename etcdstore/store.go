@@ -140,7 +140,9 @@ func checkAcquire(r driver.AcquireRequest) error {
 // read returns a name's queue, and the revision at which it was read.
 func (s *Store) read(ctx context.Context, name string) (queue, int64, error) {
 	prefix := s.keys.queue(name)
-	reply, err := s.cli.Get(ctx, prefix, clientv3.WithPrefix())
+	reply, err := twice(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return s.cli.Get(ctx, prefix, clientv3.WithPrefix())
+	})
 	if err != nil {
 		return nil, 0, err
 	}

@@ -81,11 +81,13 @@ func (s *Store) place(ctx context.Context, rec record) (turn, error) {
 	ctx, cancel := context.WithTimeout(ctx, driver.OperationTimeout)
 	defer cancel()
 	prefix := s.keys.queue(rec.name)
-	reply, err := s.cli.Txn(ctx).Then(
-		clientv3.OpGet(rec.key),
-		clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(rec.created-1),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(some)),
-	).Commit()
+	reply, err := twice(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return s.cli.Txn(ctx).Then(
+			clientv3.OpGet(rec.key),
+			clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(rec.created-1),
+				clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(some)),
+		).Commit()
+	})
 	if err != nil {
 		return turn{}, err
 	}
