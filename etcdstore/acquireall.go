@@ -354,7 +354,9 @@ func (s *Store) readAll(ctx context.Context, names []string) ([]queue, int64, er
 	for i, name := range names {
 		gets[i] = clientv3.OpGet(s.keys.queue(name), clientv3.WithPrefix())
 	}
-	reply, err := s.cli.Txn(ctx).Then(gets...).Commit()
+	reply, err := twice(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return s.cli.Txn(ctx).Then(gets...).Commit()
+	})
 	if err != nil {
 		return nil, 0, err
 	}

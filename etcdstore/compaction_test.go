@@ -48,9 +48,7 @@ func startWaiting(t *testing.T, limit int) *waitingStore {
 	w := &waitingStore{t: t, admin: newClient(t, server), proxy: redistest.NewProxy(t, server.Endpoint()), events: make(chan driver.EventKind, 100)}
 	w.holder = etcdstore.New(w.admin, etcdstore.Prefix(prefix))
 	w.held = newRequest(holdingClient, driver.Unlimited, driver.Unlimited)
-	if reply, err := w.holder.Acquire(t.Context(), w.held); err != nil || !reply.Held {
-		t.Fatalf("%+v, %v; want held", reply, err)
-	}
+	acquireWith(t, w.holder, w.held, true)
 	waiting := etcdstore.New(newClientWith(t, clientv3.Config{Endpoints: []string{w.proxy.Addr()}}), etcdstore.Prefix(prefix))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -60,10 +58,7 @@ func startWaiting(t *testing.T, limit int) *waitingStore {
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	w.wantEvent(driver.EventConnected)
-	request := newRequest(waitingClient, 1, limit)
-	if reply, err := waiting.Acquire(t.Context(), request); err != nil || reply.Held || reply.Position != 1 {
-		t.Fatalf("%+v, %v; want it queued", reply, err)
-	}
+	acquireWith(t, waiting, newRequest(waitingClient, 1, limit), false)
 	return w
 }
 
@@ -120,8 +115,5 @@ func (w *waitingStore) disconnect() {
 
 func (w *waitingStore) release() {
 	w.t.Helper()
-	released, err := w.holder.Release(w.t.Context(), driver.ReleaseRequest{Name: w.held.Name, Token: w.held.Token})
-	if err != nil || !released {
-		w.t.Errorf("released: %v, %v", released, err)
-	}
+	releaseWith(w.t, w.holder, w.held)
 }

@@ -204,7 +204,9 @@ func (x *extension) verifyEntries(some []int) {
 	for _, i := range some {
 		gets = append(gets, clientv3.OpGet(x.recs[i].key))
 	}
-	reply, err := x.s.cli.Txn(x.ctx).Then(gets...).Commit()
+	reply, err := twice(x.ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return x.s.cli.Txn(ctx).Then(gets...).Commit()
+	})
 	for k, i := range some {
 		if err != nil {
 			x.errs[i] = err
@@ -219,7 +221,9 @@ func (x *extension) verifyEntries(some []int) {
 
 // verifySession reads the keys of a session, in a single request. Only this process adds keys to it.
 func (x *extension) verifySession(on *session, some []int) {
-	reply, err := x.s.cli.TimeToLive(x.ctx, on.id, clientv3.WithAttachedKeys())
+	reply, err := twice(x.ctx, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+		return x.s.cli.TimeToLive(ctx, on.id, clientv3.WithAttachedKeys())
+	})
 	if err != nil {
 		for _, i := range some {
 			x.errs[i] = err

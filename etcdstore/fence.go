@@ -34,7 +34,9 @@ func (f *fences) load(ctx context.Context, kv clientv3.KV, key string) error {
 		return nil
 	}
 	f.doubted.Store(false)
-	reply, err := kv.Get(ctx, key)
+	reply, err := twice(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return kv.Get(ctx, key)
+	})
 	if err == nil {
 		err = f.keep(ctx, kv, key, reply.Kvs)
 	}

@@ -84,12 +84,6 @@ func (s *Store) findHolder(ctx context.Context, name, token string) (rec record,
 // even if the request fails: it may arrive later.
 func (s *Store) end(ctx context.Context, rec record) (removed bool, err error) {
 	s.records.change(rec, func(now *record) { now.ending, rec.inDoubt = true, now.inDoubt })
-	if rec.inDoubt {
-		// Without space, etcd refuses late requests, too.
-		if err := s.forbid(ctx, rec); err != nil && !errors.Is(err, rpctypes.ErrNoSpace) {
-			return false, err
-		}
-	}
 	if removed, err = s.remove(ctx, rec); err != nil {
 		return false, err
 	}
@@ -97,30 +91,49 @@ func (s *Store) end(ctx context.Context, rec record) (removed bool, err error) {
 	return removed, nil
 }
 
-// remove deletes an entry. It returns false if the entry does not exist. Without a known creation, a
-// mark forbids that a late request adds the key again.
-func (s *Store) remove(ctx context.Context, rec record) (bool, error) {
-	if rec.created == 0 {
-		reply, err := s.cli.Delete(ctx, rec.key)
-		return err == nil && reply.Deleted > 0, err
-	}
-	reply, err := s.cli.Txn(ctx).If(exists(rec.key, rec.created)).Then(clientv3.OpDelete(rec.key)).Commit()
-	return err == nil && reply.Succeeded, err
-}
-
-// forbid leaves a mark, which a late request to add an entry compares.
-func (s *Store) forbid(ctx context.Context, rec record) error {
+// remove deletes an entry. It returns false if the entry does not exist. If a late request can add
+// the entry, remove leaves a mark, which that request compares.
+func (s *Store) remove(ctx context.Context, rec record) (removed bool, err error) {
 	for range attempts {
-		marks, err := s.sessions.forMarks(ctx)
-		if err == nil {
-			_, err = s.cli.Put(ctx, s.keys.cancelled(rec.request), "", clientv3.WithLease(marks.id))
-			err = s.afterRefusal(ctx, err, marks)
+		removed, err = s.removeOnce(ctx, rec)
+		if rec.inDoubt && errors.Is(err, rpctypes.ErrNoSpace) { // etcd refuses late requests, too
+			rec.inDoubt = false
+			continue
 		}
 		if !errors.Is(err, errAgain) {
-			return err
+			break
 		}
 	}
-	return errAgain
+	return removed, err
+}
+
+func (s *Store) removeOnce(ctx context.Context, rec record) (bool, error) {
+	var marks *session
+	var mark []clientv3.Op
+	if rec.inDoubt {
+		var err error
+		if marks, err = s.sessions.forMarks(ctx); err != nil {
+			return false, err
+		}
+		mark = append(mark, s.markOp(rec, marks))
+	}
+	var conditions []clientv3.Cmp
+	if rec.created != 0 {
+		conditions = append(conditions, exists(rec.key, rec.created))
+	}
+	reply, err := s.cli.Txn(ctx).If(conditions...).Then(append(mark, clientv3.OpDelete(rec.key))...).Else(mark...).Commit()
+	if err != nil {
+		if marks != nil {
+			err = s.afterRefusal(ctx, err, marks)
+		}
+		return false, err
+	}
+	return reply.Succeeded && reply.Responses[len(mark)].GetResponseDeleteRange().GetDeleted() > 0, nil
+}
+
+// markOp leaves a mark.
+func (s *Store) markOp(rec record, marks *session) clientv3.Op {
+	return clientv3.OpPut(s.keys.cancelled(rec.request), "", clientv3.WithLease(marks.id))
 }
 
 // finish completes the end of an entry, unless it became a reservation.

@@ -117,9 +117,7 @@ func holdAcquire(t *testing.T) lateAcquire {
 	}
 	warm := late.request
 	warm.Name, warm.Token = "warm", waitingClient+":0" // so the next acquire is a single request
-	if reply, err := late.store.Acquire(t.Context(), warm); err != nil || !reply.Held {
-		t.Fatalf("%+v, %v; want held", reply, err)
-	}
+	acquireWith(t, late.store, warm, true)
 	match := prefix + drillName + "/"
 	heldByFirst, releaseFirst := proxies[0].HoldNextRequest(match)
 	heldBySecond, releaseSecond := proxies[1].HoldNextRequest(match)

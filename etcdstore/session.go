@@ -163,8 +163,11 @@ func (l *leaser) keep(ctx context.Context, s *session, d time.Duration) error {
 func (l *leaser) renew(ctx context.Context, s *session) error {
 	const tries = 3
 	for range tries {
-		sent := l.clock.Check()
-		reply, err := l.cli.KeepAliveOnce(ctx, s.id)
+		var sent time.Duration
+		reply, err := twice(ctx, func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
+			sent = l.clock.Check()
+			return l.cli.KeepAliveOnce(ctx, s.id)
+		})
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			s.end()
 			return errEnded
@@ -172,7 +175,9 @@ func (l *leaser) renew(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		read, err := l.cli.Get(ctx, l.base)
+		read, err := twice(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
+			return l.cli.Get(ctx, l.base)
+		})
 		if err != nil {
 			return err
 		}

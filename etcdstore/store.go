@@ -125,6 +125,25 @@ type untimed struct{ context.Context }
 
 func (untimed) Deadline() (time.Time, bool) { return time.Time{}, false }
 
+// Value returns the deadline for endOf.
+func (u untimed) Value(key any) any {
+	if key == (endKey{}) {
+		until, _ := u.Context.Deadline()
+		return until
+	}
+	return u.Context.Value(key)
+}
+
+type endKey struct{}
+
+// endOf returns when a context ends, also if it is untimed.
+func endOf(ctx context.Context) (until time.Time, limited bool) {
+	if until, limited = ctx.Deadline(); !limited {
+		until, _ = ctx.Value(endKey{}).(time.Time)
+	}
+	return until, !until.IsZero()
+}
+
 // beginTurn is begin for a call that excludes others for its token.
 func (s *Store) beginTurn(ctx context.Context, op, name, token string, until time.Time) (context.Context, context.CancelFunc, error) {
 	ctx, cancel, err := s.begin(ctx, op, name, until)
@@ -158,7 +177,9 @@ func checkAcquire(r driver.AcquireRequest) error {
 // read returns a name's queue, and the revision at which it was read.
 func (s *Store) read(ctx context.Context, name string) (queue, int64, error) {
 	prefix := s.keys.queue(name)
-	reply, err := s.cli.Get(ctx, prefix, clientv3.WithPrefix())
+	reply, err := twice(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return s.cli.Get(ctx, prefix, clientv3.WithPrefix())
+	})
 	if err != nil {
 		return nil, 0, err
 	}

@@ -76,11 +76,6 @@ func (w *sweeper) end(rec record) {
 // endOwn removes an entry unless another process moved it to its own session: then that process
 // renews it.
 func (s *Store) endOwn(ctx context.Context, rec record) error {
-	if rec.inDoubt {
-		if err := s.forbid(ctx, rec); err != nil {
-			return err
-		}
-	}
 	if rec.created == 0 {
 		_, err := s.remove(ctx, rec)
 		return err
@@ -91,16 +86,27 @@ func (s *Store) endOwn(ctx context.Context, rec record) error {
 	}
 	q := readQueue(s.keys.queue(rec.name), reply.Kvs)
 	if len(q) == 0 || q[0].created != rec.created || s.sessionOf(rec, q[0]) == nil {
-		return nil
+		return s.forbid(ctx, rec)
 	}
-	return s.removeUnchanged(ctx, q[0])
+	removal, err := s.cli.Txn(ctx).If(unchanged(rec.key, q[0].changed)).Then(clientv3.OpDelete(rec.key)).Commit()
+	switch {
+	case err != nil:
+		return err
+	case !removal.Succeeded:
+		return errAgain
+	}
+	return s.forbid(ctx, rec)
 }
 
-// removeUnchanged deletes an entry that nobody changed since it was read.
-func (s *Store) removeUnchanged(ctx context.Context, e entry) error {
-	reply, err := s.cli.Txn(ctx).If(unchanged(e.key, e.changed)).Then(clientv3.OpDelete(e.key)).Commit()
-	if err == nil && !reply.Succeeded {
-		err = errAgain
+// forbid leaves a mark if a late request can add an entry.
+func (s *Store) forbid(ctx context.Context, rec record) error {
+	if !rec.inDoubt {
+		return nil
 	}
-	return err
+	marks, err := s.sessions.forMarks(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = s.cli.Do(ctx, s.markOp(rec, marks))
+	return s.afterRefusal(ctx, err, marks)
 }

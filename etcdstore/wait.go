@@ -112,11 +112,13 @@ func (s *Store) place(ctx context.Context, rec record) (turn, error) {
 // zero.
 func (s *Store) placeAmong(ctx context.Context, rec record, limit int64) (turn, error) {
 	prefix := s.keys.queue(rec.name)
-	reply, err := s.cli.Txn(ctx).Then(
-		clientv3.OpGet(rec.key),
-		clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(rec.created-1),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(limit)),
-	).Commit()
+	reply, err := twice(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return s.cli.Txn(ctx).Then(
+			clientv3.OpGet(rec.key),
+			clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(rec.created-1),
+				clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(limit)),
+		).Commit()
+	})
 	if err != nil {
 		return turn{}, err
 	}
