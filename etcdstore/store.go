@@ -101,15 +101,15 @@ func (s *Store) begin(ctx context.Context, op, name string, until time.Time) (co
 		cancel()
 		return nil, nil, unavailable(op, name, err)
 	}
-	return untimed{ctx}, cancel, nil
+	return hiddenDeadline{ctx}, cancel, nil
 }
 
-// An untimed context ends at its deadline, but does not say when. So gRPC does not send the deadline
+// A hiddenDeadline is a context that ends at its deadline, but does not say when. So gRPC does not send the deadline
 // to etcd, which would start a timer for each request: a tenth of a request's cost. When the context
 // ends, gRPC cancels the request there.
-type untimed struct{ context.Context }
+type hiddenDeadline struct{ context.Context }
 
-func (untimed) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (hiddenDeadline) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // checkAcquire returns ErrInvalid for a request that this store cannot accept.
 func checkAcquire(r driver.AcquireRequest) error {
