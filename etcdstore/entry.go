@@ -57,7 +57,8 @@ func newEntry(prefix string, kv *mvccpb.KeyValue) (entry, bool) {
 	}
 	e := entry{key: string(kv.Key), created: kv.CreateRevision, changed: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease)}
 	if json.Unmarshal(kv.Value, &e.value) != nil || e.Token == "" || e.Weight < 1 || e.Weight > e.Limit {
-		e.value, e.foreign = value{Token: id, Weight: 1, Limit: 1}, true
+		e.foreign = true
+		e.value = value{Token: id, Weight: 1, Limit: 1}
 		e.kind, e.label = recognise(id, kv)
 	}
 	return e, true
