@@ -50,8 +50,8 @@ func Prefix(prefix string) Option {
 	return Option{func(s *Store) { s.keys.prefix = prefix }}
 }
 
-// New returns a Store on an etcd client, which stays the caller's. New does no I/O. Without a client,
-// each store call returns driver.ErrInvalid.
+// New returns a Store on an etcd client, which stays the caller's. New does no I/O. If the client is
+// nil, each store call returns driver.ErrInvalid.
 func New(cli *clientv3.Client, options ...Option) *Store {
 	s := &Store{cli: cli, keys: layout{"lock/"}, clock: bootclock.New(), fences: new(fences), inboxes: newInboxes()}
 	for _, o := range options {
