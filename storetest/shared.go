@@ -584,7 +584,7 @@ func inspectShared(t *testing.T, s *driver.Full) {
 	for i, want := range []driver.Holder{{Token: one.Token, Weight: 1, Fence: f1}, {Token: two.Token, Label: "backup", Weight: 3, Fence: f2}} {
 		have := state.Holders[i]
 		left := have.Remaining
-		have.Remaining = 0
+		have.Remaining, have.Since = 0, time.Time{}
 		if have != want || left <= 0 || left > time.Hour {
 			t.Errorf("holder %d: %+v, %v remaining; want %+v", i, have, left, want)
 		}

@@ -74,7 +74,7 @@ func (p *testClient) wantHolderOf(d described) {
 		p.t.Fatalf("%q: %+v, want the holder %s", d.Name, state.Holders, d.Token)
 	}
 	have := state.Holders[i]
-	have.Fence, have.Remaining = 0, 0
+	have.Fence, have.Remaining, have.Since = 0, 0, time.Time{}
 	want := driver.Holder{Token: d.Token, Label: d.label, Kind: d.kind, Weight: d.Weight, Limit: d.limit}
 	if d.Exclusive() {
 		want.Weight = 0
