@@ -17,8 +17,8 @@ type letter struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Revoke implements driver.Revoker. A key in etcd notifies the lease's client, also after
-// a short disconnection.
+// Revoke implements driver.Revoker. A key in etcd notifies the lease's client, also after a short
+// disconnection.
 func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
 	if err := driver.CheckRevoke(r); err != nil {
 		return false, err

@@ -50,8 +50,8 @@ func Prefix(prefix string) Option {
 	return Option{func(s *Store) { s.keys.prefix = prefix }}
 }
 
-// New returns a Store on an etcd client, which stays the caller's. New does no I/O. Without a client,
-// each store call returns driver.ErrInvalid.
+// New returns a Store on an etcd client, which stays the caller's. New does no I/O. If the client is
+// nil, each store call returns driver.ErrInvalid.
 func New(cli *clientv3.Client, options ...Option) *Store {
 	s := &Store{cli: cli, keys: layout{"lock/"}, clock: bootclock.New(), fences: new(fences), inboxes: newInboxes()}
 	for _, o := range options {
@@ -106,7 +106,7 @@ func (s *Store) begin(ctx context.Context, op, name string, until time.Time) (co
 		cancel()
 		return nil, nil, beforehand(unavailable(op, name, err))
 	}
-	return untimed{ctx}, cancel, nil
+	return hiddenDeadline{ctx}, cancel, nil
 }
 
 // beforehand returns the error of an operation whose own request was not sent.
@@ -118,15 +118,15 @@ func beforehand(err error) error {
 	return err
 }
 
-// An untimed context ends at its deadline, but does not say when. So gRPC does not send the deadline
-// to etcd, which would start a timer for each request: a tenth of a request's cost. When the context
-// ends, gRPC cancels the request there.
-type untimed struct{ context.Context }
+// A hiddenDeadline is a context that ends at its deadline, but does not say when. So gRPC does not
+// send the deadline to etcd, which would start a timer for each request: a tenth of a request's cost.
+// When the context ends, gRPC cancels the request there.
+type hiddenDeadline struct{ context.Context }
 
-func (untimed) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (hiddenDeadline) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Value returns the deadline for endOf.
-func (u untimed) Value(key any) any {
+func (u hiddenDeadline) Value(key any) any {
 	if key == (endKey{}) {
 		until, _ := u.Context.Deadline()
 		return until
@@ -136,7 +136,7 @@ func (u untimed) Value(key any) any {
 
 type endKey struct{}
 
-// endOf returns when a context ends, also if it is untimed.
+// endOf returns when a context ends, also if its deadline is hidden.
 func endOf(ctx context.Context) (until time.Time, limited bool) {
 	if until, limited = ctx.Deadline(); !limited {
 		until, _ = ctx.Value(endKey{}).(time.Time)

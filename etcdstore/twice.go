@@ -17,7 +17,7 @@ func twice[R any](ctx context.Context, send func(context.Context) (R, error)) (R
 	}
 	part, cancel := context.WithTimeout(ctx, min(time.Until(until)/4, driver.OperationTimeout/2))
 	defer cancel()
-	reply, err := send(untimed{part})
+	reply, err := send(hiddenDeadline{part})
 	if err == nil || part.Err() == nil || ctx.Err() != nil {
 		return reply, err
 	}

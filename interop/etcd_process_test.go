@@ -20,7 +20,7 @@ import (
 )
 
 // processVariable contains the arguments of a process of this test: a part, the server, the lock's
-// name, the judge, the side, the ID, and the time inside.
+// name, the judge, the side, the ID, the time inside, and the TTL.
 const processVariable = "DIBS_INTEROP_PROCESS"
 
 // TestMain also is the main function of processes that hold a lock until they are killed.
@@ -39,20 +39,21 @@ func TestMain(m *testing.M) {
 type process struct {
 	part, server, name, judge, side, id string
 
-	inside time.Duration
+	inside, ttl time.Duration
 }
 
 func processOf(text string) (p process, ok bool) {
 	words := strings.Fields(text)
-	if len(words) != 7 {
+	if len(words) != 8 {
 		return process{}, false
 	}
 	inside, err := time.ParseDuration(words[6])
-	return process{words[0], words[1], words[2], words[3], words[4], words[5], inside}, err == nil
+	ttl, err2 := time.ParseDuration(words[7])
+	return process{words[0], words[1], words[2], words[3], words[4], words[5], inside, ttl}, err == nil && err2 == nil
 }
 
 func (p process) String() string {
-	return strings.Join([]string{p.part, p.server, p.name, p.judge, p.side, p.id, p.inside.String()}, " ")
+	return strings.Join([]string{p.part, p.server, p.name, p.judge, p.side, p.id, p.inside.String(), p.ttl.String()}, " ")
 }
 
 // command returns the process's command, in its own process group.
@@ -70,8 +71,6 @@ func killGroup(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
-const shortSession = 2 // seconds, etcd's shortest
-
 func (p process) run(ctx context.Context) error {
 	if p.part == "visit" {
 		return visit(p.judge, p.side, p.id, p.inside)
@@ -81,45 +80,34 @@ func (p process) run(ctx context.Context) error {
 		return err
 	}
 	defer cli.Close()
-	lock, ok := map[string]func(context.Context, *clientv3.Client, string) error{
-		"mutex":         lockMutex,
-		"election":      campaign,
-		"dibs-mutex":    lockDibs,
-		"dibs-election": campaignDibs,
-	}[p.part]
-	if !ok {
-		return fmt.Errorf("no part %q", p.part)
-	}
-	if err := lock(ctx, cli, p.name); err != nil {
+	if err := p.acquire(ctx, cli); err != nil {
 		return err
 	}
 	return visit(p.judge, p.side, p.id, p.inside)
 }
 
-func lockMutex(ctx context.Context, cli *clientv3.Client, name string) error {
-	s, err := concurrency.NewSession(cli, concurrency.WithTTL(shortSession))
+// acquire acquires the lock as the part does.
+func (p process) acquire(ctx context.Context, cli *clientv3.Client) error {
+	locks := dibs.New(etcdstore.New(cli), dibs.TTL(p.ttl))
+	switch p.part {
+	case "dibs-mutex":
+		_, err := locks.Mutex(p.name).Lock(ctx)
+		return err
+	case "dibs-election":
+		_, err := locks.Election(p.name).Campaign(ctx)
+		return err
+	}
+	s, err := concurrency.NewSession(cli, concurrency.WithTTL(int(p.ttl.Seconds())))
 	if err != nil {
 		return err
 	}
-	return concurrency.NewMutex(s, etcdPrefix+name).Lock(ctx)
-}
-
-func campaign(ctx context.Context, cli *clientv3.Client, name string) error {
-	s, err := concurrency.NewSession(cli, concurrency.WithTTL(shortSession))
-	if err != nil {
-		return err
+	switch p.part {
+	case "mutex":
+		return concurrency.NewMutex(s, etcdPrefix+p.name).Lock(ctx)
+	case "election":
+		return concurrency.NewElection(s, etcdPrefix+p.name).Campaign(ctx, "victim")
 	}
-	return concurrency.NewElection(s, etcdPrefix+name).Campaign(ctx, "victim")
-}
-
-func lockDibs(ctx context.Context, cli *clientv3.Client, name string) error {
-	_, err := dibs.New(etcdstore.New(cli)).Mutex(name).Lock(ctx, dibs.TTL(shortSession*time.Second))
-	return err
-}
-
-func campaignDibs(ctx context.Context, cli *clientv3.Client, name string) error {
-	_, err := dibs.New(etcdstore.New(cli)).Election(name, dibs.TTL(shortSession*time.Second)).Campaign(ctx)
-	return err
+	return fmt.Errorf("no part %q", p.part)
 }
 
 // etcdPrefix is the default prefix of etcdstore.

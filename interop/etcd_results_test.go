@@ -30,7 +30,7 @@ func writeEtcdResults(path string, rows []etcdRow) error {
 	if path == "" {
 		return nil
 	}
-	all := [][]string{{"tool", "version", "runtime", "lock key of order:42", "date", "seconds", "turns", "killed processes", "longest wait after the end of a holder with a TTL of 2 s", "overlaps"}}
+	all := [][]string{{"tool", "version", "runtime", "lock key of order:42", "date", "seconds", "turns", "killed processes", "longest wait after the end of a holder with a TTL of 4 s", "overlaps"}}
 	for _, r := range rows {
 		all = append(all, []string{
 			r.tool, etcdVersion, "Go " + strings.TrimPrefix(runtime.Version(), "go"), etcdPrefix + "order:42/…", time.Now().UTC().Format(time.DateOnly),

@@ -72,6 +72,9 @@ const (
 	etcdWork    = 3 * time.Millisecond
 
 	longestShort = 3 * time.Second
+	etcdPatience = time.Minute // for a busy machine
+	workerTTL    = time.Minute
+	victimTTL    = 4 * time.Second
 )
 
 // A turn acquires the lock, enters, works, leaves, and releases the lock.
@@ -100,7 +103,7 @@ func newEtcdRun(t *testing.T, p etcdPair, server string) *etcdRun {
 	if os.Getenv(selectVariable) != "" {
 		r.long = 30 * time.Second
 	}
-	r.locks = dibs.New(etcdstore.New(cli), dibs.Timeout(10*time.Second)) // for a busy machine
+	r.locks = dibs.New(etcdstore.New(cli), dibs.Timeout(etcdPatience))
 	return r
 }
 
@@ -157,7 +160,7 @@ func (r *etcdRun) check(t *testing.T) {
 // wantNothingLeft waits until the queue is empty. A killed process's entry ends with its session.
 func (r *etcdRun) wantNothingLeft(t *testing.T) {
 	t.Helper()
-	const limit = 20 * time.Second
+	const limit = etcdPatience
 	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
 		reply, err := r.cli.Get(t.Context(), etcdPrefix+r.name+"/", clientv3.WithPrefix())
 		switch {
@@ -197,7 +200,7 @@ func (r *etcdRun) dibsTurn(lease *dibs.Lease, err error) error {
 // session returns a worker's session: two workers with the same session do not exclude each other.
 func (r *etcdRun) session(t *testing.T) *concurrency.Session {
 	t.Helper()
-	s, err := concurrency.NewSession(r.cli, concurrency.WithTTL(10))
+	s, err := concurrency.NewSession(r.cli, concurrency.WithTTL(int(workerTTL.Seconds())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +237,7 @@ func (r *etcdRun) etcdctl(t *testing.T) turn {
 		t.Fatal("etcdctl is not installed")
 	}
 	return func(ctx context.Context) error {
-		cmd := r.victim("theirs", "visit", rand.N(1<<62), etcdWork)
+		cmd := r.process("theirs", "visit", rand.N(1<<62), etcdWork, workerTTL)
 		if err := cmd.Start(); err != nil {
 			return err
 		}
@@ -247,18 +250,18 @@ func (r *etcdRun) etcdctl(t *testing.T) turn {
 	}
 }
 
-// victim returns a process that holds the lock. The part visit is the command of an etcdctl.
-func (r *etcdRun) victim(side, part string, id int, inside time.Duration) *exec.Cmd {
-	p := process{part: part, server: r.server, name: r.name, judge: r.judge.listener.Addr().String(), side: side, id: fmt.Sprint(id), inside: inside}
+// process returns a process that holds the lock. The part visit is the command of an etcdctl.
+func (r *etcdRun) process(side, part string, id int, inside, ttl time.Duration) *exec.Cmd {
+	p := process{part: part, server: r.server, name: r.name, judge: r.judge.listener.Addr().String(), side: side, id: fmt.Sprint(id), inside: inside, ttl: ttl}
 	if part != "visit" {
 		return p.command()
 	}
 	ctl, _ := etcdtest.Ctl()
-	return p.command(ctl, "--endpoints="+r.server, "lock", fmt.Sprintf("--ttl=%d", shortSession), etcdPrefix+r.name)
+	return p.command(ctl, "--endpoints="+r.server, "lock", fmt.Sprintf("--ttl=%.0f", ttl.Seconds()), etcdPrefix+r.name)
 }
 
-// kill kills processes until the time has passed: a holder of dibs, and a holder of theirs. In a long
-// run it also kills a process of each side at any moment, when most wait.
+// kill kills processes until the time has passed: in turn, a holder on each side, and then a process
+// on each side at any moment, when most wait.
 func (r *etcdRun) kill(t *testing.T) {
 	least, calm := 2, time.Second
 	if r.isLong() {
@@ -287,8 +290,8 @@ func (r *etcdRun) holding() time.Duration {
 }
 
 func (r *etcdRun) killOne(side, id int, holds bool) error {
-	const limit = 60 * time.Second
-	cmd := r.victim([]string{"dibs", "theirs"}[side], r.parts[side], id, time.Hour)
+	const limit = etcdPatience
+	cmd := r.process([]string{"dibs", "theirs"}[side], r.parts[side], id, time.Hour, victimTTL)
 	var output strings.Builder
 	cmd.Stderr = &output
 	if err := cmd.Start(); err != nil {
