@@ -31,7 +31,7 @@ type contestant struct {
 var contestants = []contestant{{"bare", false, openBare}, {"mutex", true, openMutex}, {"dibs", false, openDibs}}
 
 func openBare(b *testing.B, cli *clientv3.Client) locker {
-	lease, err := cli.Grant(b.Context(), 60)
+	lease, err := cli.Grant(b.Context(), 3600)
 	if err != nil {
 		b.Fatal(err)
 	}
