@@ -17,7 +17,7 @@ type letter struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Revoke implements driver.Revoker. The lease's client is told by a key in etcd, so it also learns
+// Revoke implements driver.Revoker. The lease's client receives a key in etcd, so it also learns
 // of a revocation during a short disconnection.
 func (s *Store) Revoke(ctx context.Context, r driver.RevokeRequest) (bool, error) {
 	if err := driver.CheckRevoke(r); err != nil {

@@ -52,7 +52,7 @@ func Prefix(prefix string) Option {
 	return Option{func(s *Store) { s.keys.prefix = prefix }}
 }
 
-// New returns a Store on an etcd client, which stays the caller's. New does no I/O. If cli is nil,
+// New returns a Store on an etcd client, which stays the caller's. New does no I/O. If it is nil,
 // each store call returns driver.ErrInvalid.
 func New(cli *clientv3.Client, options ...Option) *Store {
 	s := &Store{cli: cli, keys: layout{"lock/"}, clock: clock.New(), fences: new(fences), inboxes: newInboxes()}
