@@ -47,7 +47,7 @@ func newDrill(t *testing.T, admin *clientv3.Client) *drill {
 
 // open returns a client of dibs on an etcd client.
 func (d *drill) open(cli *clientv3.Client, options ...dibs.Option) *dibs.Client {
-	c := dibs.New(etcdstore.New(cli, etcdstore.Prefix(d.prefix)), append([]dibs.Option{dibs.TTL(drillTTL), dibs.Timeout(patience)}, options...)...)
+	c := dibs.New(etcdstore.New(cli, etcdstore.Prefix(d.prefix)), append([]dibs.Option{dibs.TTL(drillTTL)}, options...)...)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.clients = append(d.clients, c)

@@ -178,7 +178,9 @@ func (s *Store) remove(ctx context.Context, key string, created int64) (bool, er
 // move writes an entry's value, and binds the entry to a session. Its place in the queue stays the
 // same. It returns the revision, or zero if the entry does not exist.
 func (s *Store) move(ctx context.Context, key string, created int64, v value, to *session) (int64, error) {
-	reply, err := s.cli.Txn(ctx).If(exists(key, created)).Then(clientv3.OpPut(key, v.String(), clientv3.WithLease(to.id))).Commit()
+	reply, err := twice(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return s.cli.Txn(ctx).If(exists(key, created)).Then(clientv3.OpPut(key, v.String(), clientv3.WithLease(to.id))).Commit()
+	})
 	if err != nil || !reply.Succeeded {
 		return 0, err
 	}
