@@ -162,7 +162,8 @@ type AcquireRequest struct {
 	// Ticket is the ticket from the last reply to this request, or zero. Tickets order the wait
 	// queue: the smallest is served first. If the token's queue entry is gone, for example after a
 	// pause of the client, the store adds a new entry. The new entry has this ticket or a slightly
-	// larger ticket, so the waiter keeps its position.
+	// larger ticket, so the waiter keeps its position. Only a store whose server decides the order,
+	// such as etcd, adds it at the end.
 	Ticket uint64
 
 	// Confirmed is when the client sent the last request that was answered with Ticket. No store

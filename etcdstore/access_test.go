@@ -81,7 +81,7 @@ func TestNamespace(t *testing.T) {
 func useVerbs(t *testing.T, s driver.Store) {
 	t.Helper()
 	ctx := t.Context()
-	first, second := dibs.New(s, dibs.TTL(drillTTL)), dibs.New(s, dibs.TTL(drillTTL))
+	first, second := dibs.New(s, dibs.TTL(longSession), dibs.Timeout(patience)), dibs.New(s, dibs.TTL(longSession), dibs.Timeout(patience))
 	l := lock(t, first, "a")
 	if _, err := second.Mutex("a").TryLock(ctx); !errors.Is(err, dibs.ErrBusy) {
 		t.Errorf("a try: %v", err)

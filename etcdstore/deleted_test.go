@@ -16,7 +16,7 @@ func TestEntriesAreDeleted(t *testing.T) {
 	t.Parallel()
 	cli, prefix := newClient(t, sharedServer(t)), newPrefix()
 	open := func() *dibs.Client {
-		return dibs.New(etcdstore.New(cli, etcdstore.Prefix(prefix)), dibs.TTL(drillTTL))
+		return dibs.New(etcdstore.New(cli, etcdstore.Prefix(prefix)), dibs.TTL(drillTTL), dibs.Timeout(patience))
 	}
 	for what, keys := range map[string]struct {
 		key     string
@@ -75,7 +75,7 @@ func wantLost(t *testing.T, l *dibs.Lease) {
 func TestWaiterIsDeleted(t *testing.T) {
 	t.Parallel()
 	cli, prefix := newClient(t, sharedServer(t)), newPrefix()
-	locks := dibs.New(etcdstore.New(cli, etcdstore.Prefix(prefix)), dibs.TTL(drillTTL))
+	locks := dibs.New(etcdstore.New(cli, etcdstore.Prefix(prefix)), dibs.TTL(longSession), dibs.Timeout(patience))
 	for _, mode := range []string{"mutex", "reader"} {
 		holder, err := locks.RWMutex(mode).Writer().Lock(t.Context())
 		must(t, err)

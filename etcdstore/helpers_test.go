@@ -41,6 +41,9 @@ func startServer(t testing.TB, args ...string) *etcdtest.Server {
 	return s
 }
 
+// patience is a time limit for requests on a busy machine.
+const patience = 5 * time.Second
+
 // isLong reports whether the long forms of the tests run.
 func isLong() bool { return os.Getenv("DIBS_LONG") == "1" }
 

@@ -17,7 +17,7 @@ func TestLongLeasesEnd(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Hour
 	cli := newClient(t, startServer(t))
-	first, second := dibs.New(etcdstore.New(cli), dibs.TTL(ttl)), dibs.New(etcdstore.New(cli), dibs.TTL(ttl))
+	first, second := dibs.New(etcdstore.New(cli), dibs.TTL(ttl), dibs.Timeout(patience)), dibs.New(etcdstore.New(cli), dibs.TTL(ttl), dibs.Timeout(patience))
 	for range 5 {
 		lease := lock(t, first, "n")
 		if _, err := second.Mutex("n").TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
@@ -65,10 +65,9 @@ func TestLongMultiLock(t *testing.T) {
 		"reserved": func(t *testing.T, l *dibs.Lease) { unlock(t, l) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			t.Parallel()
 			cli := newClient(t, startServer(t))
 			s := etcdstore.New(cli)
-			first, second := dibs.New(s, dibs.TTL(ttl)), dibs.New(s, dibs.TTL(ttl))
+			first, second := dibs.New(s, dibs.TTL(ttl), dibs.Timeout(patience)), dibs.New(s, dibs.TTL(ttl), dibs.Timeout(patience))
 			l, err := first.All(names).Lock(t.Context(), dibs.MinHold(time.Minute))
 			must(t, err)
 			end(t, l)

@@ -39,7 +39,7 @@ func lockAgainAndAgain(out io.Writer, args []string) error {
 	if err != nil {
 		return err
 	}
-	locks := dibs.New(etcdstore.New(cli, etcdstore.Prefix(args[1])), dibs.TTL(drillTTL))
+	locks := dibs.New(etcdstore.New(cli, etcdstore.Prefix(args[1])), dibs.TTL(drillTTL), dibs.Timeout(patience))
 	lines := bufio.NewWriter(out)
 	for {
 		err := locks.Mutex(drillName).Do(context.Background(), func(ctx context.Context) error {

@@ -9,7 +9,7 @@ import (
 
 // twice sends a request, and again if there is no reply in a part of the time. The etcd client sends
 // each request to another member, and does not notice for long that one is stopped or cut off. The
-// request should change nothing, or be a renewal.
+// request should have the same effect twice as once.
 func twice[R any](ctx context.Context, send func(context.Context) (R, error)) (R, error) {
 	until, limited := endOf(ctx)
 	if !limited {

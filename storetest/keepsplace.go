@@ -18,7 +18,8 @@ func silenceCases() []Case {
 
 // RunTickets runs the cases for a store on a single server, which restores a queue entry by the
 // ticket in the request. A quorum does not run them: its nodes restore entries independently, so
-// the order of their votes can change.
+// the order of their votes can change. Nor does a store whose server decides the order of the queue,
+// such as etcd: a new entry is the last.
 func RunTickets(t *testing.T, open func(t *testing.T) driver.Store) { run(t, placeCases(), open) }
 
 // RunTicketsSynctest is RunTickets as RunSynctest is Run.
