@@ -16,8 +16,8 @@
 // etcd counts in seconds, and its shortest TTL is 2 s with default settings. A TTL below that is
 // [driver.ErrInvalid]. After a crash of its holder, a lock becomes free after the TTL and at most 6
 // s. A dead waiter blocks the wait queue for at most 10 s, not for [driver.WaiterTTL]. So does a
-// holder that waited and ends before its first renewal. After an election, etcd counts both anew. A waiter that was silent for longer is the last in the queue when
-// it returns.
+// holder that waited and ends before its first renewal. After an election, etcd counts these times
+// anew. A waiter that was silent for longer is the last in the queue when it returns.
 //
 // When etcd has used its space ([NOSPACE]), it refuses new locks. Leases can still be renewed,
 // released and revoked. A grant to a waiter then lasts for at most [driver.WaiterTTL].

@@ -44,7 +44,7 @@ func openMixed(t *testing.T, prefix string) mixed {
 // newLocks returns another client of dibs.
 func (m mixed) newLocks(t *testing.T) *dibs.Client {
 	t.Helper()
-	locks := dibs.New(etcdstore.New(m.cli, etcdstore.Prefix(m.prefix)), dibs.Timeout(patience))
+	locks := dibs.New(etcdstore.New(m.cli, etcdstore.Prefix(m.prefix)), dibs.Timeout(generous))
 	t.Cleanup(func() {
 		if err := locks.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -55,7 +55,7 @@ func (m mixed) newLocks(t *testing.T) *dibs.Client {
 
 const (
 	foreignTTL = time.Minute
-	patience   = 30 * time.Second // for a busy machine
+	generous   = 30 * time.Second // for a busy machine
 )
 
 func (m mixed) session(t *testing.T) *concurrency.Session {
@@ -76,7 +76,7 @@ func (m mixed) mutex(t *testing.T, name string) *concurrency.Mutex {
 
 // patient returns a context for a call to the store on a busy machine.
 func patient(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), generous)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -114,9 +114,9 @@ func (m mixed) await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
-	for deadline := time.Now().Add(patience); !is(); <-poll.C {
+	for deadline := time.Now().Add(generous); !is(); <-poll.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("not after %v: %s", patience, what)
+			t.Fatalf("not after %v: %s", generous, what)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func TestForeignWaiter(t *testing.T) {
 		m.wantWaiting(t, "a", 1)
 		select {
 		case <-wanted:
-		case <-time.After(patience):
+		case <-time.After(generous):
 			t.Fatalf("%s: the holder was not notified of the waiter", kind)
 		}
 		if _, err := m.locks.RWMutex("a").Reader().TryLock(t.Context()); !errors.Is(err, dibs.ErrBusy) {
