@@ -41,8 +41,8 @@ func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T
 //	pay := dibs.Wrap(func(o Order) dibs.Doer { return locks.Mutex("order:" + o.ID) }, svc.Pay)
 //	err := pay(ctx, order)
 //
-// Each call returns ErrInvalid if fn or lock is nil, or if lock returns nil. OwnerToken among the
-// options has the same effect, because a token is for a single call.
+// Each call returns ErrInvalid if fn or lock is nil, or if lock(arg) is nil. It also returns
+// ErrInvalid if the options contain OwnerToken: a token is for a single call.
 func Wrap[A any](lock func(A) Doer, fn func(ctx context.Context, arg A) error, options ...Option) func(ctx context.Context, arg A) error {
 	return func(ctx context.Context, arg A) error {
 		doer, err := doerFor(lock, arg, options)

@@ -24,7 +24,7 @@ type Once struct {
 }
 
 // Once returns the periodic job with this name. After a run starts, no other run starts for the
-// interval every, even if the first run ends early, fails, or its process crashes. Once does no
+// given interval, even if the first run ends early, fails, or its process crashes. Once does no
 // I/O. With an invalid name or option, Do returns ErrInvalid.
 //
 // Once starts nothing by itself: each process should call Do regularly, for example from a ticker

@@ -227,9 +227,10 @@ func MaxHold(d time.Duration) Option { return Option{id: maxHoldOption, duration
 // hand-off (granted to a waiter by a release) gets this TTL at its first renewal, within 2 s.
 func MinHold(d time.Duration) Option { return Option{id: minHoldOption, duration: d} }
 
-// Attempts tries n times, with a pause of every between the tries, and does not queue. So the first
-// try that finds the name free wins, however long others have tried. Callers that need a fair order
-// should use Wait instead. n is at least 1, and every is zero or at least 1 ms.
+// Attempts makes a call try n times without queueing. Between two tries the call pauses for the
+// duration every. So the first try that finds the name free wins, however long others have tried.
+// Callers that need a fair order should use Wait instead. n is at least 1, and every is zero or at
+// least 1 ms.
 //
 // Attempts replaces a Wait from an outer level (New or the lock). Attempts and Wait at the same
 // level are ErrInvalid. Attempts given to Once or to a Try call is also ErrInvalid.

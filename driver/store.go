@@ -167,8 +167,9 @@ type AcquireRequest struct {
 
 	// Confirmed is when the client sent the last request that was answered with Ticket. No store
 	// removes a queue entry within the HandoffTTL after this instant. If such an entry is missing,
-	// the store has lost the whole queue, and the other waiters will also send their requests
-	// again.
+	// the store has lost the whole queue. It should then add the entry again, and grant the name to
+	// no waiter for about 2.5 s. In this time all waiters repeat their requests, and so return to
+	// their positions. A store that cannot lose a queue can ignore Confirmed.
 	Confirmed time.Time
 
 	// Late is set if grants by a hand-off (a release that grants the name to the first waiter)
@@ -178,8 +179,8 @@ type AcquireRequest struct {
 	// the waiters behind it, but keeps its queue entry.
 	//
 	// If the waiter's next request arrives within LateAnswer after EventRetry, the next hand-off
-	// grants it the name. If its requests always arrive later, the store grants it the name when
-	// LatePatience has passed since it was first in the queue.
+	// grants it the name. If its requests always arrive later, the store grants it the name
+	// LatePatience after the waiter first reached the front of the queue.
 	//
 	// All requests for the same queue entry have the same Late. Late is false in requests with
 	// further names. A store can ignore Late.
