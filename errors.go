@@ -17,8 +17,8 @@ var (
 	// ErrReleased means that the lease was used after its own Unlock.
 	ErrReleased = errors.New("dibs: lease released")
 	// ErrReentrant means that the context already carries a lease on the name, so a wait would
-	// never end. Lock and TryLock both return it: see [Reentrant]. It also means that another call
-	// or lease of the Client uses the call's OwnerToken.
+	// never end. Lock and TryLock both return ErrReentrant: see [Reentrant]. ErrReentrant also
+	// means that another call or lease of the Client uses the call's OwnerToken.
 	ErrReentrant = errors.New("dibs: already held in this context")
 	// ErrClosed means that the Client was closed.
 	ErrClosed = errors.New("dibs: client closed")

@@ -34,9 +34,9 @@ type Once struct {
 // days; on a quorum (several independent servers), at most the quorum's longest TTL.
 //
 // If a job runs longer than the interval, the Client renews its lease until the job ends. So no
-// other run starts meanwhile. MaxHold limits the run: it ends the job's context. It must not be
-// shorter than the interval. After a crash the name stays unavailable for the rest of the interval,
-// or of the TTL if longer.
+// other run starts before that end. MaxHold limits the run: it ends the job's context. MaxHold must
+// not be shorter than the interval. After a crash the name stays unavailable for the rest of the
+// interval, or of the TTL if longer.
 //
 // The interval replaces MinHold: given to Once, MinHold is ErrInvalid, and given to New, it does
 // not apply. After a failed run, no other run starts within the interval either, unless

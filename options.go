@@ -263,9 +263,9 @@ func Reentrant() Option { return Option{id: reentrantOption} }
 // To retry its work after an error or after Unlock, the same Client can use the token again. The
 // new call first waits until the earlier call is cancelled in the store: at most two operation
 // timeouts plus 100 ms. If the wait takes longer, the new call returns ErrUnavailable. A different
-// Client or process must not use the token again until the TTL plus one second passed. Otherwise a
-// late request from the first Client could end the new lease. To use a lease whose token dibs made,
-// call Attach; do not give its token to OwnerToken.
+// Client or process must not use the token again until the TTL plus one second passed. A late
+// request from the first Client could otherwise end the new lease. To use a lease whose token dibs
+// made, call Attach; do not give its token to OwnerToken.
 func OwnerToken(token string) Option { return Option{id: ownerTokenOption, text: token} }
 
 // RetryFailed ends a Once's interval if its function returns an error or panics. The next Do in any

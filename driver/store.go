@@ -101,7 +101,8 @@ type Store interface {
 
 	// Cancel undoes an Acquire whose outcome is unknown or unwanted: afterwards the token neither
 	// holds nor waits. If the token held the name, the name is granted to the next waiters. Here
-	// r.Until is the limit for the Cancel: if the server receives it later, it does nothing.
+	// r.Until is the limit for the Cancel: if the server receives the Cancel later, it does
+	// nothing.
 	Cancel(ctx context.Context, r AcquireRequest) error
 
 	// Release ends the lease with r.Token. In the same atomic step it grants the name to the next
