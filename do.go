@@ -19,7 +19,8 @@ type Doer interface {
 }
 
 // Call runs fn while holding the lock, as Do does, and returns fn's value. It returns the value
-// even if fn or the release fails. Its errors are those of Do. A nil lock or fn is ErrInvalid.
+// even if fn or the release fails. Its errors are those of Do. If the lock or fn is nil, Call
+// returns ErrInvalid.
 func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T, error), options ...Option) (T, error) {
 	var value T
 	switch {

@@ -119,9 +119,9 @@ func Loads(cmds []Cmd) bool {
 const PatientTimeout = 8 * time.Second
 
 // Until returns how long a Conn should wait for the commands' replies, as a time. With a script's
-// text, it is LoadTimeout from now. Otherwise it is usual from now, or ctx's deadline if that is
-// later, but at most PatientTimeout from now. If the Conn closes a connection earlier, the server
-// still executes its commands.
+// text, it is LoadTimeout from now. Otherwise it is the usual wait from now, or ctx's deadline if
+// that is later, but at most PatientTimeout from now. If the Conn closes a connection earlier, the
+// server still executes its commands.
 func Until(ctx context.Context, usual time.Duration, cmds []Cmd) time.Time {
 	now := time.Now()
 	at, most := now.Add(usual), now.Add(PatientTimeout)
