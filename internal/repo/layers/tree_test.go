@@ -232,6 +232,8 @@ func rigLayer(dir string) layer {
 		l.imports = nil
 	case "internal/test/pgtest", "internal/test/mysqltest":
 		l.imports = []string{"internal/test/spawn"}
+	case "internal/test/etcdtest":
+		l.imports = []string{"internal/test/redistest", "internal/test/spawn"}
 	case "internal/test/redistest":
 		l.imports = []string{"redisstore", "internal/test/spawn"}
 	case "internal/test/duetest":

@@ -22,6 +22,7 @@ const patience = 30 * time.Second
 type Server struct {
 	Dir  string
 	Port int
+	Env  []string // added to this process's environment, as "NAME=VALUE"
 
 	name  string
 	as    *Account
@@ -76,7 +77,9 @@ func (s *Server) Start(bin string, args []string, greet func(net.Conn) error) er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	log := s.Path("log")
-	run, err := Start(bin, args, log, s.as, s.death)
+	cmd := exec.Command(bin, args...)
+	cmd.Env = append(cmd.Environ(), s.Env...)
+	run, err := start(cmd, log, s.as, s.death)
 	if err != nil {
 		return err
 	}
@@ -108,6 +111,21 @@ func (s *Server) End(sig syscall.Signal) {
 
 // Kill ends the program without a shutdown.
 func (s *Server) Kill() { s.End(syscall.SIGKILL) }
+
+// Pause stops the program and keeps its connections open, as when its machine is suspended.
+func (s *Server) Pause() error { return s.running((*Process).Pause) }
+
+// Resume ends a Pause.
+func (s *Server) Resume() error { return s.running((*Process).Resume) }
+
+func (s *Server) running(do func(*Process) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil {
+		return fmt.Errorf("%s does not run", s.name)
+	}
+	return do(s.run)
+}
 
 // Close ends the program and removes its files.
 func (s *Server) Close() error {

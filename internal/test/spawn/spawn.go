@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -30,12 +29,16 @@ type Process struct {
 // The kernel sends this signal when the starting thread ends, and Go can end any thread. So a
 // goroutine keeps its thread while the program runs.
 func Start(bin string, args []string, output string, as *Account, death syscall.Signal) (*Process, error) {
+	return start(exec.Command(bin, args...), output, as, death)
+}
+
+func start(cmd *exec.Cmd, output string, as *Account, death syscall.Signal) (*Process, error) {
 	file, err := os.Create(output)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	p := &Process{cmd: exec.Command(bin, args...), Exited: make(chan struct{})}
+	p := &Process{cmd: cmd, Exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = file, file
 	p.cmd.SysProcAttr = attributes(as, death)
 	started := make(chan error)
@@ -129,15 +132,4 @@ func Find(names ...string) (path string, found bool) {
 		}
 	}
 	return "", false
-}
-
-// FreePort returns a free port on the loopback address. Another process can take it before a server
-// does.
-func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/dibslock/dibs/internal/test/spawn"
 )
@@ -43,10 +44,10 @@ func TestServer(t *testing.T) {
 		t.Skip("no python3")
 	}
 	const program = `
-import socket, sys
+import os, socket, sys
 s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 while True:
-    s.accept()[0].sendall(b"hello")
+    s.accept()[0].sendall(os.environb[b"GREETING"])
 `
 	s, err := spawn.NewServer("test", nil, syscall.SIGKILL)
 	if err != nil {
@@ -57,18 +58,45 @@ while True:
 			t.Error(err)
 		}
 	}()
+	s.Env = []string{"GREETING=hello"}
 	_, port, _ := net.SplitHostPort(s.Addr())
 	for range 2 {
-		err = s.Start(python, []string{"-c", program, port}, func(conn net.Conn) error {
-			text, err := io.ReadAll(io.LimitReader(conn, 5))
-			if string(text) != "hello" {
-				return errors.Join(err, errors.New("no greeting"))
-			}
-			return err
-		})
-		if err != nil {
+		if err := s.Start(python, []string{"-c", program, port}, greeted); err != nil {
 			t.Fatal(err)
 		}
+		pauseAndResume(t, s)
 		s.End(syscall.SIGTERM)
+		if s.Pause() == nil || s.Resume() == nil {
+			t.Error("an ended server was paused")
+		}
+	}
+}
+
+func greeted(conn net.Conn) error {
+	text, err := io.ReadAll(io.LimitReader(conn, 5))
+	if string(text) != "hello" {
+		return errors.Join(err, errors.New("no greeting"))
+	}
+	return err
+}
+
+// A paused server should greet after its resumption only.
+func pauseAndResume(t *testing.T, s *spawn.Server) {
+	t.Helper()
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if err := greeted(conn); err == nil {
+		t.Error("a paused server greets")
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if err := errors.Join(s.Resume(), greeted(conn)); err != nil {
+		t.Error(err)
 	}
 }
