@@ -139,7 +139,7 @@ type Store interface {
 // Time limits for late waiters: see AcquireRequest.Late.
 const (
 	LateAnswer   = WaiterTTL / 10 // a response to EventRetry within this time shows a good connection
-	LatePatience = 3 * WaiterTTL  // a waiter that always responds later is granted the name this long after it first reached the front of the queue
+	LatePatience = 3 * WaiterTTL  // a waiter that responds later is granted the name this long after it first reached the front of the queue
 )
 
 // An AcquireRequest is a request to hold a name. Each kind of lock is a weighted semaphore: a
