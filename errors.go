@@ -88,7 +88,7 @@ type Reason string
 // Reasons in a LostError.
 const (
 	ReasonExpired Reason = "expired"  // not renewed in time
-	ReasonMissing Reason = "missing"  // not in the store any more: released by another owner, deleted, or lost by the store
+	ReasonMissing Reason = "missing"  // not in the store any more: released with the same token elsewhere, expired, deleted, or lost by the store
 	ReasonRevoked Reason = "revoked"  // an operator released it
 	ReasonMaxHold Reason = "max_hold" // MaxHold passed
 	ReasonClosed  Reason = "closed"   // Client.Close released it

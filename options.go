@@ -18,9 +18,9 @@ import (
 // The nearest level wins. Options given to Lease.Yield are even nearer than those given to Do.
 //
 // A call returns ErrInvalid if a value is invalid. It also returns ErrInvalid if an option has no
-// meaning for the lock or the call, such as Wait for TryLock, or OwnerToken for a lock. The error
-// says where the option has a meaning; docs/guide.md contains the whole table. A default given to
-// New only applies to locks for which it has a meaning.
+// meaning where it is given: Wait given to TryLock, or OwnerToken, which is for a single call, given to
+// Mutex. The error says where the option has a meaning; docs/guide.md contains the whole table. A
+// default given to New only applies to locks for which it has a meaning.
 //
 // An Option is a value: it can be copied, and used by concurrent calls. The zero Option has no
 // effect.
