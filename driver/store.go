@@ -93,10 +93,10 @@ type Store interface {
 	// repeats the request while it holds the name, its fence never becomes smaller.
 	//
 	// A request for several names is sent only to a [Grouper]. It acquires all names or none, in a
-	// single step. It waits in all their queues with the same ticket. If the token held all names but
-	// lost some of them, the request releases the other names. A release never grants a name to such a
-	// request. Instead, when the request is first in the queue for the released name, the store sends
-	// EventRetry.
+	// single step. It waits in all their queues with the same ticket. A release never grants a name to
+	// a request for several names. Instead, when this request is first in the queue for the released
+	// name, the store sends EventRetry. If the token held all names but lost some of them, the repeated
+	// request releases the other names.
 	Acquire(ctx context.Context, r AcquireRequest) (AcquireReply, error)
 
 	// Cancel undoes an Acquire whose outcome is unknown or unwanted: afterwards the token neither
