@@ -180,8 +180,8 @@ type AcquireRequest struct {
 	// the waiters behind it, but keeps its queue entry.
 	//
 	// If the waiter's next request arrives within LateAnswer after EventRetry, the next hand-off
-	// grants it the name. If its requests always arrive later, the store grants it the name
-	// LatePatience after the waiter first reached the front of the queue.
+	// grants it the name. If its requests always arrive later, the store grants it the name when
+	// LatePatience has passed since the waiter first reached the front of the queue.
 	//
 	// All requests for the same queue entry have the same Late. Late is false in requests with
 	// further names. A store can ignore Late.
