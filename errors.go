@@ -96,7 +96,7 @@ const (
 
 // A LostError means that a lease ended before its Unlock. errors.Is finds ErrLost and the cause.
 type LostError struct {
-	Name    string // for several names: the lost name, or the first name if unknown
+	Name    string // for several names: the lost name, or the first name if all are lost
 	Token   Token
 	Reason  Reason
 	Message string // the reason given to Revoke; may be empty
