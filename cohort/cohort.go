@@ -94,9 +94,9 @@ const longestTenure = time.Second
 
 // New returns a Cohort whose store leases come from m. It does no I/O.
 //
-// If m is nil or an option's value is out of range, all methods return ErrInvalid. They also return
-// ErrInvalid if the Mutex or its Client uses the option MinHold, NoRenew, Attempts or Reentrant:
-// with these options each call needs its own lease in the store.
+// If m is nil or invalid, or an option's value is out of range, all methods return ErrInvalid. They
+// also return ErrInvalid if the Mutex or its Client uses the option MinHold, NoRenew, Attempts or
+// Reentrant: with these options each call needs its own lease in the store.
 func New(m *dibs.Mutex, options ...Option) *Cohort {
 	c := &Cohort{m: m, settings: settings{passes: DefaultPasses}}
 	for _, o := range options {
