@@ -75,7 +75,8 @@ func HiddenCluster() Option { return Option{func(s *settings) { s.format.Sharded
 func SharedKeys() Option { return Option{func(s *settings) { s.mixed = true }} }
 
 // New returns a Store on a connection. It does no I/O. If conn is nil, or a nil pointer, each store
-// call returns driver.ErrInvalid.
+// call returns driver.ErrInvalid. So dibs.New(redisstore.New(conn)) is an expression. New does not
+// panic, because a wrong value can come from a configuration file.
 func New(conn redisconn.Conn, options ...Option) *Store {
 	if driver.IsNil(conn) {
 		conn = redisconn.Invalid("redisstore.New: the redisconn.Conn is nil")

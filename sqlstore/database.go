@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A Dialect formats a store's requests for a kind of database, and classifies its errors.
+// A Dialect formats a store's requests for a kind of database, and classifies its errors. There is
+// no common SQL, because the fastest statements differ.
 type Dialect interface {
 	Name(name string) any                         // a verb's name
 	Names(names []string) any                     // a verb's names, in any order

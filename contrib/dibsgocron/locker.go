@@ -92,6 +92,7 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	case isGenerated(name):
 		return nil, fmt.Errorf("%w: job %q has a name as the compiler gives to functions, which another job may have: give it another one with gocron.WithName", dibs.ErrInvalid, name)
 	}
+	// A name per due time would not exclude a long run, and two clocks can round to two due times.
 	lease, err := l.locks.Mutex(name, l.options...).TryLock(ctx)
 	if err != nil {
 		return nil, err
