@@ -25,11 +25,11 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	return stateOf(state), public(err)
 }
 
-// Check returns nil if the store answers, otherwise ErrUnavailable, and ErrClosed after Close. It
-// is for readiness probes: it changes nothing, and takes at most the Client's operation timeout.
-// Check inspects the name dibs:check. If the store cannot inspect names, Check extends a
-// nonexistent lease instead. If an option given to New is invalid, Check returns ErrInvalid and
-// sends nothing.
+// Check returns nil if the store answers, otherwise an error such as ErrUnavailable, and ErrClosed
+// after Close. It is for readiness probes: it changes nothing, and takes at most the Client's
+// operation timeout. Check inspects the name dibs:check. If the store cannot inspect names, Check
+// extends a nonexistent lease instead. If an option given to New is invalid, Check returns
+// ErrInvalid and sends nothing.
 func (c *Client) Check(ctx context.Context) error {
 	const name = "dibs:check"
 	switch err := c.check(); {
@@ -108,12 +108,13 @@ func (c *Client) inspectAll(ctx context.Context, names []string) ([]driver.State
 }
 
 // Revoke ends the lease of a holder returned by Inspect, and grants the name to the next waiter.
-// The holder receives reason in LostError.Message. reason is a line of at most 256 bytes, or empty.
+// The holder finds the reason in LostError.Message. The reason is a line of at most 256 bytes, or
+// empty.
 //
 // The holder's fence identifies the lease. So an operator can pass Holder{Fence: fence} with a
 // fence from a log. If the fence is zero, the holder's token identifies the lease. The token must
 // then contain its client's identity, as a token made by dibs does. For any other token, such as
-// another library's, Revoke returns false.
+// another library's, Revoke can return false.
 //
 // Revoke never ends a newer lease. If the store has no such lease, Revoke returns false and changes
 // nothing. It takes at most the Client's operation timeout.

@@ -10,7 +10,8 @@ import (
 	"github.com/dibslock/dibs/internal/work"
 )
 
-// watch receives the store's events until the client ends.
+// watch receives the store's events until the client ends. An idle client stays subscribed:
+// otherwise its next contended lock would wait for the subscription.
 func (c *Client) watch() {
 	defer c.acquirer.Inbox.SetFlow(acquire.Unsubscribed, func() { c.queueDegraded(nil) })
 	life := c.work.UntilEnd()

@@ -23,7 +23,8 @@ type Config struct {
 	Glob string
 
 	// Every is the pause between two polls of the store. The default is 1s; a smaller value than 100ms
-	// means 100ms. The dashboard polls only while a page is open, or while Record runs.
+	// means 100ms. The dashboard polls only for open pages, for other requests such as /metrics, and
+	// while Record runs.
 	Every time.Duration
 
 	// Timeout limits each request to the store. The default is 1s.

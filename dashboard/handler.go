@@ -20,7 +20,7 @@ type Dashboard struct{ *handler }
 
 // New returns a dashboard for a store. The dashboard's links are relative: mount it with
 // http.StripPrefix at any path that ends with a slash. It needs no Close: its goroutines end when
-// no page is open and Record does not run.
+// no request needs a poll and Record does not run.
 func New(store driver.Store, c Config) *Dashboard {
 	c = c.withDefaults()
 	full := driver.Complete(store)

@@ -36,7 +36,7 @@ type ForeignRevoker interface {
 	RevokeForeign(ctx context.Context, name string, seen Foreign) (did string, err error)
 }
 
-// A WrongTypeError reports that a lock's key holds a value of a type that dibs does not use for
+// A WrongTypeError reports that a lock's key holds a value in a form that dibs does not use for
 // locks. Nothing was changed. errors.Is finds ErrWrongType and the cause in it.
 type WrongTypeError struct {
 	Op    string // acquire, release, extend, …

@@ -7,7 +7,7 @@ import (
 
 // An Inspector is a Store that can return a name's state.
 type Inspector interface {
-	// Inspect returns a name's state. If the name's key holds a value of a type that dibs does not use
+	// Inspect returns a name's state. If the name's key holds a value in a form that dibs does not use
 	// for locks, the error is a WrongTypeError, which describes the value.
 	Inspect(ctx context.Context, name string) (State, error)
 }
@@ -39,8 +39,9 @@ type State struct {
 	Fence   uint64   // at least as large as each fence granted on this name; zero: unknown, only from InspectAll
 
 	// Foreign is set if the lock's key holds a value not written by dibs. Otherwise it is nil. A
-	// string value counts as another library's lock: it is the Token of the only Holder, and dibs
-	// waits until the key is gone. For a value of another type, Inspect returns a WrongTypeError.
+	// string value is the Token of the only Holder, and dibs waits until the key is gone, even if
+	// Foreign.Lock is false. In Redisson mode this applies to an RLock. For a value in another form,
+	// Inspect returns a WrongTypeError.
 	Foreign *Foreign
 
 	// Nodes contains the state on each node of a quorum, in the order of the nodes. Other stores
@@ -85,7 +86,7 @@ type Holder struct {
 	Fence     uint64        // zero if the store did not record it
 	Since     time.Time     // when it was acquired, by any clock; zero: unknown, or Fence says it in µs since 1970
 	Remaining time.Duration // until it expires; negative: never, only for another library's lock
-	Reserved  bool          // the lease was released, but the name stays unavailable for Remaining
+	Reserved  bool          // the lease was released, but the name stays unavailable for Remaining; no renewal extends this time
 }
 
 // Exclusive reports whether the holder excludes all others.

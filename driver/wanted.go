@@ -7,7 +7,8 @@ const MaxWanted = 64
 
 // A WantedNotifier is a Store that notifies holders when requests wait. With another Store that is
 // an Inspector, the Client inspects the name at each renewal instead. If the Store is neither,
-// holders are never notified.
+// holders are never notified. NotifyWanted is no part of an acquire: a holder can call Lease.Wanted
+// at any time, and other holders cost nothing.
 type WantedNotifier interface {
 	// NotifyWanted asks the store for an EventWanted. If a request joins the name's empty wait queue
 	// while r.Token holds the name, the store sends the event to r.Client. If a request already waits,

@@ -27,12 +27,12 @@ import (
 // The server can end a transaction before its Commit. Some statements commit it: DDL, BEGIN, LOCK
 // TABLES. Some errors roll it back: 1213, 1020, and 1205 with innodb_rollback_on_timeout. Then the
 // protection ends, and the server commits each later statement separately. A rollback to a
-// savepoint ends the protection if, before that savepoint, the transaction neither called Guard nor
-// used a table.
+// savepoint ends the protection only if, before that savepoint, the transaction neither called
+// Guard nor used a table.
 //
-// If this may have happened, call Guard again as the last statement. It returns ErrInvalid if the
-// transaction ended. If it returns nil, no other owner was granted the names since the lease began,
-// and none is granted them before the open transaction ends.
+// If the server may have ended the transaction, call Guard again as the last statement. It returns
+// ErrInvalid if the transaction ended. If it returns nil, no other owner was granted the names
+// since the lease began, and none is granted them before the open transaction ends.
 //
 // Guard returns ErrInvalid
 //

@@ -8,17 +8,17 @@ import (
 	"github.com/dibslock/dibs/sqlstore"
 )
 
-// ReleaseIn makes the transaction's commit also release a lease from this store. If ctx contains
-// several such leases, the commit releases the innermost. So the next holder sees the transaction's
-// writes, and a crash cannot separate the release from the writes. If MinHold or Once keeps the
+// ReleaseIn makes the transaction's commit also release a lease from this store. So the next holder
+// sees the transaction's writes, and a crash cannot separate the release from the writes. If ctx
+// contains several such leases, the commit releases the innermost. If MinHold or Once keeps the
 // name unavailable after a release, it also does so after the commit. If the transaction is rolled
 // back, the lease continues. ctx comes from Do or Lease.Context.
 //
 // ReleaseIn is also a Guard for all leases in ctx: it returns ErrLost if any of them is no longer
 // held, and ErrInvalid in the same cases as Guard. It also returns ErrInvalid if a nested call and
 // its caller share the lease (Reentrant): only the caller can end it. Any isolation level is
-// allowed. If you set a savepoint before the call, a rollback to it undoes the release, but the
-// names stay protected.
+// allowed. If you set a savepoint before the call, a rollback to it undoes the release. The names
+// stay protected, unless Guard's exception for savepoints applies.
 //
 // After the commit, return from Do's function or call Unlock, which returns nil. Unlock notifies
 // the waiters, because the server cannot notify at a commit. If the process dies before Unlock, a

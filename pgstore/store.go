@@ -46,9 +46,9 @@ type config struct {
 func Schema(name string) Option { return Option{func(c *config) { c.schema = name }} }
 
 // Poll makes the store work without LISTEN. Waiters then poll, and each waiter polls less often
-// when more requests wait. Lease.Wanted detects a waiter only at the next renewal. Use this option
-// with a connection pooler in transaction mode, such as PgBouncer: this mode does not support
-// LISTEN.
+// when more requests wait ahead of it. Lease.Wanted detects a waiter only at the next renewal. Use
+// this option with a connection pooler in transaction mode, such as PgBouncer: this mode does not
+// support LISTEN.
 func Poll() Option { return Option{func(c *config) { c.poll = true }} }
 
 // New returns a store on the pool. The store never closes the pool. The tables must exist: see

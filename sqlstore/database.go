@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A Dialect formats a store's requests for a kind of database, and classifies its errors.
+// A Dialect formats a store's requests for a kind of database, and classifies its errors. There is
+// no common SQL, because the fastest statements differ.
 type Dialect interface {
 	Name(name string) any                         // a verb's name
 	Names(names []string) any                     // a verb's names, in any order
@@ -103,7 +104,7 @@ func one(scan func(Row) error) func(Rows) error {
 	}
 }
 
-// Each calls on for each row from a statement, after its columns are stored.
+// Each calls the function on for each row from a statement, after the row's columns are stored.
 func (d *Database) Each(ctx context.Context, urgent bool, text string, args, into []any, on func()) error {
 	return d.Run(ctx, urgent, text, args, func(rows Rows) error {
 		for rows.Next() {

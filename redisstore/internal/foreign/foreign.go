@@ -4,6 +4,8 @@
 // It examines the key, its type, its TTL and the beginning of its content, without I/O or a clock.
 // An unrecognised value counts as data, so a mistake leaves a key alone. The package recognises
 // string locks, which can share keys with dibs, and Redisson's locks. It does not guess further.
+// If all strings were data, an operator could not end a lock of redsync. If all strings were locks,
+// dibs unlock --force could delete a document.
 package foreign
 
 import (
