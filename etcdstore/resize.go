@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,18 +78,24 @@ func (q queue) fitsResized(i int, r driver.AcquireRequest) (other entry, fits bo
 // errManyHolders is the limit of a transaction in etcd.
 var errManyHolders = fmt.Errorf("%w: more than %d holders: a lease beside them cannot get a larger weight", driver.ErrInvalid, driver.MaxNames)
 
-// writeWeight writes an entry's new weight.
+// writeWeight writes an entry's new weight. If the weight is no larger, others can join between the
+// read and the write, so the fence stays: a new one would be larger than theirs.
 func (s *Store) writeWeight(ctx context.Context, r driver.AcquireRequest, q queue, i int, revision int64, sent time.Duration) (driver.AcquireReply, error) {
+	rec, err := s.recordOf(r, q[i])
+	if err != nil {
+		return driver.AcquireReply{}, err
+	}
+	known := s.fences.of(q[i])
+	if rec.held {
+		known = max(known, rec.fence)
+	}
 	conditions := []clientv3.Cmp{unchanged(q[i].key, q[i].changed)}
-	if r.Weight > q[i].Weight || r.Limit < q[i].Limit || r.Exclusive() {
+	if r.Weight > q[i].Weight || r.Limit < q[i].Limit || r.Exclusive() || known == 0 {
+		known = 0
 		if q.granted() > driver.MaxNames {
 			return driver.AcquireReply{}, errManyHolders
 		}
 		conditions = append(conditions, s.sameHolders(r.Name, q, revision)...)
-	}
-	rec, err := s.recordOf(r, q[i])
-	if err != nil {
-		return driver.AcquireReply{}, err
 	}
 	ttl := lasting(rec, q[i], r.TTL, sent)
 	to, err := s.sessionFor(ctx, &rec, r.Client, ttl)
@@ -97,7 +104,7 @@ func (s *Store) writeWeight(ctx context.Context, r driver.AcquireRequest, q queu
 	}
 	v := q[i].value
 	v.Weight, v.Limit, v.TTL = r.Weight, r.Limit, milliseconds(ttl)
-	v.Fence, v.Queued, v.Resized = 0, false, true
+	v.Fence, v.Queued, v.Resized = known, false, known == 0
 	written, err := s.cli.Txn(ctx).If(conditions...).Then(clientv3.OpPut(rec.key, v.String(), clientv3.WithLease(to.id))).Commit()
 	switch {
 	case err != nil:
@@ -106,7 +113,7 @@ func (s *Store) writeWeight(ctx context.Context, r driver.AcquireRequest, q queu
 		return driver.AcquireReply{}, errAgain
 	}
 	rec.value, rec.session, rec.changed = v, to, written.Header.Revision
-	fence := s.fences.own(written.Header.Revision)
+	fence := cmp.Or(known, s.fences.own(written.Header.Revision))
 	return driver.AcquireReply{Held: true, Fence: fence}, s.extended(rec, ttl, fence, sent)
 }
 
