@@ -79,7 +79,7 @@ func (q queue) fitsResized(i int, r driver.AcquireRequest) (other entry, fits bo
 var errManyHolders = fmt.Errorf("%w: more than %d holders: a lease beside them cannot get a larger weight", driver.ErrInvalid, driver.MaxNames)
 
 // writeWeight writes an entry's new weight. If the weight is no larger, others can join between the
-// read and the write, so the fence stays: a new one would be larger than theirs.
+// read and the write, so a shared lease keeps its fence: a new one would be larger than theirs.
 func (s *Store) writeWeight(ctx context.Context, r driver.AcquireRequest, q queue, i int, revision int64, sent time.Duration) (driver.AcquireReply, error) {
 	rec, err := s.recordOf(r, q[i])
 	if err != nil {
@@ -96,6 +96,9 @@ func (s *Store) writeWeight(ctx context.Context, r driver.AcquireRequest, q queu
 			return driver.AcquireReply{}, errManyHolders
 		}
 		conditions = append(conditions, s.sameHolders(r.Name, q, revision)...)
+	}
+	if q[i].exclusive() {
+		known = 0 // nobody joined
 	}
 	ttl := lasting(rec, q[i], r.TTL, sent)
 	to, err := s.sessionFor(ctx, &rec, r.Client, ttl)
