@@ -57,13 +57,13 @@ func enableAuth(t *testing.T, cli *clientv3.Client, prefix, password string) {
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	const space = "team/"
-	plain, cli := newClient(t, startServer(t)), (*clientv3.Client)(nil)
+	plain := newClient(t, startServer(t))
 	open := func(t *testing.T) *clientv3.Client {
 		cli := newClientWith(t, clientv3.Config{Endpoints: plain.Endpoints()})
 		cli.KV, cli.Watcher, cli.Lease = namespace.NewKV(cli.KV, space), namespace.NewWatcher(cli.Watcher, space), namespace.NewLease(cli.Lease, space)
 		return cli
 	}
-	cli = open(t)
+	cli := open(t)
 	useVerbs(t, etcdstore.New(cli))
 	all, err := plain.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	must(t, err)

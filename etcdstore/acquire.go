@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
@@ -284,7 +285,7 @@ func (s *Store) try(ctx context.Context, r driver.AcquireRequest, rec record, le
 			s.records.update(rec, func(now *record) { now.created, now.changed = q[i].created, q[i].changed })
 			return driver.AcquireReply{}, errAgain
 		}
-		joined := append(q, entry{value: rec.value, key: rec.key})
+		joined := append(slices.Clone(q), entry{value: rec.value, key: rec.key})
 		if joined.granted() < len(joined) {
 			if !rec.inDoubt {
 				s.forgetUnsent(rec)

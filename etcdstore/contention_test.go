@@ -123,8 +123,12 @@ func left(ctx context.Context, cli *clientv3.Client) error {
 		return err
 	}
 	for _, l := range leases.Leases {
-		if one, err := cli.TimeToLive(ctx, l.ID); err != nil || one.GrantedTTL <= longestSession {
-			return fmt.Errorf("a lease is left: %v (%v)", one, err)
+		one, err := cli.TimeToLive(ctx, l.ID)
+		if err != nil {
+			return err
+		}
+		if one.GrantedTTL <= longestSession {
+			return fmt.Errorf("a lease is left: %v", one)
 		}
 	}
 	return nil

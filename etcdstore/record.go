@@ -129,9 +129,9 @@ func (rs *records) remove(r record) (last record, ok bool) {
 }
 
 // endWait ends a wait, unless the record has another. The caller holds the lock.
-func (r *record) endWait(w *wait) {
-	if r.wait != nil && r.wait == w {
-		r.wait = nil
+func (rec *record) endWait(w *wait) {
+	if rec.wait != nil && rec.wait == w {
+		rec.wait = nil
 		w.stop()
 	}
 }

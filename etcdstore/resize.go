@@ -43,8 +43,7 @@ func (s *Store) resize(ctx context.Context, r driver.AcquireRequest) (driver.Acq
 	}
 	i, granted := q.find(r.Token), q.granted()
 	blocked := q
-	switch {
-	case i >= 0 && i < granted && !q[i].Reserved && !q[i].pending():
+	if i >= 0 && i < granted && !q[i].Reserved && !q[i].pending() {
 		other, fits := q.fitsResized(i, r)
 		if fits {
 			return s.writeWeight(ctx, r, q, i, revision, sent)

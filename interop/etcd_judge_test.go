@@ -4,6 +4,7 @@ package interop
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -128,7 +129,7 @@ func visit(address, side, id string, work time.Duration) error {
 			return err
 		}
 		if !lines.Scan() || lines.Text() != "ok" {
-			return fmt.Errorf("the test answers %q, %v", lines.Text(), lines.Err())
+			return errors.Join(fmt.Errorf("the test answers %q", lines.Text()), lines.Err())
 		}
 		return nil
 	}
