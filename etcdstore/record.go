@@ -43,7 +43,7 @@ type wait struct {
 }
 
 // id returns the last part of the entry's key.
-func (r record) id() string { return r.key[strings.LastIndexByte(r.key, '/')+1:] }
+func (rec record) id() string { return rec.key[strings.LastIndexByte(rec.key, '/')+1:] }
 
 type recordKey struct{ name, token string }
 
