@@ -567,7 +567,7 @@ func TestForeignFolderHidesNobody(t *testing.T) {
 }
 
 // A slash in a name ends a foreign lock's folder, so the prefix should contain it. A percent sign is
-// escaped, too.
+// also escaped.
 func TestForeignNames(t *testing.T) {
 	t.Parallel()
 	m := newMixed(t)
