@@ -10,6 +10,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/etcdstore"
+	"github.com/dibslock/dibs/internal/test/etcdtest"
 	"github.com/dibslock/dibs/storetest"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -20,7 +21,7 @@ import (
 func TestLeastRole(t *testing.T) {
 	t.Parallel()
 	const prefix, password = "locks/", "secret"
-	server := startServer(t)
+	server := etcdtest.NewServer(t)
 	enableAuth(t, newClient(t, server), prefix, password)
 	config := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: "dibs", Password: password}
 	cli := newClientWith(t, config)
@@ -57,7 +58,7 @@ func enableAuth(t *testing.T, cli *clientv3.Client, prefix, password string) {
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	const space = "team/"
-	plain := newClient(t, startServer(t))
+	plain := newClient(t, etcdtest.NewServer(t))
 	open := func(t *testing.T) *clientv3.Client {
 		cli := newClientWith(t, clientv3.Config{Endpoints: plain.Endpoints()})
 		cli.KV, cli.Watcher, cli.Lease = namespace.NewKV(cli.KV, space), namespace.NewWatcher(cli.Watcher, space), namespace.NewLease(cli.Lease, space)

@@ -74,7 +74,7 @@ func openDibs(b *testing.B, cli *clientv3.Client) locker {
 func eachServer(b *testing.B, run func(b *testing.B, s *etcdtest.Server)) {
 	for _, fsync := range []bool{false, true} {
 		b.Run(fmt.Sprint("fsync=", fsync), func(b *testing.B) {
-			s := startServer(b, fmt.Sprint("--unsafe-no-fsync=", !fsync))
+			s := etcdtest.NewServer(b, fmt.Sprint("--unsafe-no-fsync=", !fsync))
 			run(b, s)
 		})
 	}

@@ -19,7 +19,7 @@ import (
 // only the watches can notice the grants.
 func TestCompaction(t *testing.T) {
 	t.Parallel()
-	server := startServer(t)
+	server := etcdtest.NewServer(t)
 	for when, run := range map[string]func(*waitingStore){
 		"during a watch":                            func(w *waitingStore) { w.compact(); w.release() },
 		"before a watch resumes":                    func(w *waitingStore) { w.disconnect(); w.compact(); w.proxy.Heal(); w.release() },

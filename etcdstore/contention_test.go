@@ -29,12 +29,7 @@ func TestNothingIsLeft(t *testing.T) {
 	} else {
 		t.Parallel()
 	}
-	sharedServer(t) // skips the test without etcd
-	s, err := etcdtest.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := etcdtest.NewServer(t)
 	observer := newClient(t, s)
 	watches := func() float64 { return counters(t, s)["etcd_debugging_mvcc_watcher_total"] }
 	if err := left(t.Context(), observer); err != nil {

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 func sharedServer(t *testing.T) *etcdtest.Server {
 	t.Helper()
 	serverOnce.Do(func() { server, serverErr = etcdtest.Start() })
-	skipOrFail(t, serverErr)
+	etcdtest.SkipOrFail(t, serverErr)
 	return server
 }
 

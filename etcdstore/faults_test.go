@@ -10,6 +10,7 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/etcdstore"
+	"github.com/dibslock/dibs/internal/test/etcdtest"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -255,7 +256,7 @@ func TestExtendToAnEndedSession(t *testing.T) {
 // released leases, leave none behind.
 func TestLeasesInEtcdEnd(t *testing.T) {
 	t.Parallel()
-	cli := newClient(t, startServer(t))
+	cli := newClient(t, etcdtest.NewServer(t))
 	s := etcdstore.New(cli)
 	const long = 5 * time.Minute
 	wantHeld(t, s, request("n", "holder", long))

@@ -26,7 +26,7 @@ import (
 func BenchmarkHandoff(b *testing.B) {
 	eachServer(b, func(b *testing.B, s *etcdtest.Server) { handoffs(b, s, s.Endpoint(), 2*time.Millisecond) })
 	b.Run("delayed", func(b *testing.B) {
-		s := startServer(b)
+		s := etcdtest.NewServer(b)
 		p := redistest.NewProxy(b, s.Endpoint())
 		p.Delay(time.Millisecond)
 		handoffs(b, s, p.Addr(), 10*time.Millisecond)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/etcdstore"
+	"github.com/dibslock/dibs/internal/test/etcdtest"
 )
 
 // BenchmarkHeld measures what held leases cost for 60 s: the server's CPU time and requests, and the
@@ -21,7 +22,7 @@ func BenchmarkHeld(b *testing.B) {
 
 func held(b *testing.B, leases int) {
 	const length = time.Minute
-	s := startServer(b)
+	s := etcdtest.NewServer(b)
 	locks := dibs.New(etcdstore.New(newClient(b, s)), dibs.TTL(30*time.Second))
 	defer func() { _ = locks.Close() }()
 	goroutines, heap := used()

@@ -2,43 +2,19 @@ package etcdstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/internal/test/etcdtest"
 )
-
-// skipOrFail fails a test, or skips it if etcd is not installed and not required.
-func skipOrFail(t testing.TB, err error) {
-	t.Helper()
-	if errors.Is(err, etcdtest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_ETCD") == "" {
-		t.Skip(err)
-	}
-	must(t, err)
-}
 
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// startServer starts a server for a single test or benchmark.
-func startServer(t testing.TB, args ...string) *etcdtest.Server {
-	t.Helper()
-	s, err := etcdtest.Start(args...)
-	skipOrFail(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
 }
 
 // patience is a time limit for requests on a busy machine.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/etcdstore"
+	"github.com/dibslock/dibs/internal/test/etcdtest"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestLongLeasesEnd(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Hour
-	cli := newClient(t, startServer(t))
+	cli := newClient(t, etcdtest.NewServer(t))
 	first, second := dibs.New(etcdstore.New(cli), dibs.TTL(ttl), dibs.Timeout(patience)), dibs.New(etcdstore.New(cli), dibs.TTL(ttl), dibs.Timeout(patience))
 	for range 5 {
 		lease := lock(t, first, "n")
@@ -65,7 +66,7 @@ func TestLongMultiLock(t *testing.T) {
 		"reserved": func(t *testing.T, l *dibs.Lease) { unlock(t, l) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			cli := newClient(t, startServer(t))
+			cli := newClient(t, etcdtest.NewServer(t))
 			s := etcdstore.New(cli)
 			first, second := dibs.New(s, dibs.TTL(ttl), dibs.Timeout(patience)), dibs.New(s, dibs.TTL(ttl), dibs.Timeout(patience))
 			l, err := first.All(names).Lock(t.Context(), dibs.MinHold(time.Minute))

@@ -104,21 +104,9 @@ func TestMembers(t *testing.T) {
 // machine.
 const longestIdle = 2*longSession + 30*time.Second
 
-func startCluster(t *testing.T) *etcdtest.Cluster {
-	t.Helper()
-	c, err := etcdtest.StartCluster(members)
-	skipOrFail(t, err)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
 // runFaults runs faults one after the other, with clients on each member.
 func runFaults(t *testing.T, faults []memberFault) {
-	c := startCluster(t)
+	c := etcdtest.NewCluster(t, members)
 	d := newDrill(t, newClient(t, c.Members...))
 	var pinned []*dibs.Client // by their member
 	for _, m := range c.Members {

@@ -12,6 +12,7 @@ import (
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/etcdstore"
+	"github.com/dibslock/dibs/internal/test/etcdtest"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -19,7 +20,7 @@ import (
 // When etcd has used its space, it accepts no new lock. Holders should keep theirs, and release them.
 func TestSpaceIsUsed(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, "--quota-backend-bytes=2097152")
+	server := etcdtest.NewServer(t, "--quota-backend-bytes=2097152")
 	cli := newClient(t, server)
 	const ttl = 2 * drillTTL
 	locks := dibs.New(etcdstore.New(cli), dibs.TTL(ttl), dibs.Timeout(patience))

@@ -43,14 +43,7 @@ func etcdPairs() []etcdPair {
 // sides are killed. It takes 30 s with DIBS_INTEROP, and otherwise a few seconds.
 func TestEtcd(t *testing.T) {
 	t.Parallel()
-	server, err := etcdtest.Start()
-	if errors.Is(err, etcdtest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_ETCD") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
+	server := etcdtest.NewServer(t)
 	rows := make([]etcdRow, len(etcdPairs()))
 	var group sync.WaitGroup // not t.Parallel: its limit is the number of CPUs, but most runs only wait
 	for i, p := range etcdPairs() {

@@ -26,19 +26,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-func start(t *testing.T) *etcdtest.Server {
-	t.Helper()
-	s, err := etcdtest.Start()
-	if errors.Is(err, etcdtest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_ETCD") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
 func open(t *testing.T, rawURL string, c etcdurl.Credentials) (*clientv3.Client, *etcdstore.Store) {
 	t.Helper()
 	u := parse(t, rawURL).With(c)
@@ -86,7 +73,7 @@ func addUser(t *testing.T, s *etcdtest.Server) {
 
 func TestLogin(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := etcdtest.NewServer(t)
 	addUser(t, s)
 	for _, c := range []struct {
 		rawURL string
@@ -113,7 +100,7 @@ func TestLogin(t *testing.T) {
 // A user is ignored by a cluster without authentication.
 func TestLoginWithoutAuthentication(t *testing.T) {
 	t.Parallel()
-	_, store := open(t, "etcd://ann:secret@"+start(t).Endpoint(), etcdurl.Credentials{})
+	_, store := open(t, "etcd://ann:secret@"+etcdtest.NewServer(t).Endpoint(), etcdurl.Credentials{})
 	if err := lockOn(t, store); err != nil {
 		t.Error(err)
 	}
@@ -140,7 +127,7 @@ func TestReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	clients.AddCert(leaf)
-	plain := start(t).Endpoint()
+	plain := etcdtest.NewServer(t).Endpoint()
 	secure := startTLS(t, plain, own, clients)
 	with := "?ca=" + url.PathEscape(ca)
 	for rawURL, want := range map[string]string{
@@ -230,7 +217,7 @@ func forward(client net.Conn, server string) {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := etcdtest.NewServer(t)
 	own, ca, _ := certify(t, "127.0.0.1")
 	named, namedCA, _ := certify(t, "etcd.internal")
 	client, cert, key := certify(t, "client")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -20,33 +19,6 @@ import (
 )
 
 const prefix = "locks/"
-
-// skipOrFail skips a test if etcd is not installed and not required.
-func skipOrFail(t *testing.T, err error) {
-	t.Helper()
-	if errors.Is(err, etcdtest.ErrNoServer) && os.Getenv("DIBS_REQUIRE_ETCD") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func start(t *testing.T, args ...string) *etcdtest.Server {
-	t.Helper()
-	s, err := etcdtest.Start(args...)
-	skipOrFail(t, err)
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
-func startCluster(t *testing.T) *etcdtest.Cluster {
-	t.Helper()
-	c, err := etcdtest.StartCluster(3)
-	skipOrFail(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
 
 func newClient(t *testing.T, endpoints ...string) *clientv3.Client {
 	t.Helper()
@@ -119,7 +91,7 @@ func keys(t *testing.T, cli *clientv3.Client) (all []string) {
 
 func TestHealthyCluster(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := etcdtest.NewCluster(t, 3)
 	cli := newClient(t, c.Endpoints()...)
 	if found := examine(t, cli); len(found) > 0 {
 		t.Errorf("found:\n%v", found)
@@ -133,7 +105,7 @@ func TestHealthyCluster(t *testing.T) {
 // The store's Examine should be that of this package.
 func TestExamine(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := etcdtest.NewServer(t)
 	found, err := checkup.Examine(t.Context(), etcdstore.New(newClient(t, s.Endpoint()), etcdstore.Prefix(prefix)))
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +118,7 @@ func TestExamine(t *testing.T) {
 
 func TestMembersFail(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t)
+	c := etcdtest.NewCluster(t, 3)
 	cli := newClient(t, c.Endpoints()...)
 	leader, err := c.NewLeader(-1)
 	if err != nil {
@@ -187,7 +159,7 @@ func awaitNoLeader(t *testing.T, cli *clientv3.Client, s *etcdtest.Server) {
 func TestFullDatabase(t *testing.T) {
 	t.Parallel()
 	const quota, part = 32 << 20, 128 << 10
-	cli := newClient(t, start(t, fmt.Sprintf("--quota-backend-bytes=%d", quota)).Endpoint())
+	cli := newClient(t, etcdtest.NewServer(t, fmt.Sprintf("--quota-backend-bytes=%d", quota)).Endpoint())
 	put := func(i int) error {
 		_, err := cli.Put(t.Context(), fmt.Sprint("other-", i), strings.Repeat("x", part))
 		return err
@@ -211,7 +183,7 @@ func TestFullDatabase(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	cli := newClient(t, start(t, "--election-timeout=3000").Endpoint())
+	cli := newClient(t, etcdtest.NewServer(t, "--election-timeout=3000").Endpoint())
 	found, err := doctor.ExamineWith(t.Context(), newTarget(cli), 1, 5)
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +209,7 @@ func TestSettings(t *testing.T) {
 
 func TestRights(t *testing.T) {
 	t.Parallel()
-	endpoint := start(t).Endpoint()
+	endpoint := etcdtest.NewServer(t).Endpoint()
 	cli, ctx := newClient(t, endpoint), t.Context()
 	_, err1 := cli.UserAdd(ctx, "root", "secret")
 	_, err2 := cli.UserGrantRole(ctx, "root", "root")

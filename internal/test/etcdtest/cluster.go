@@ -44,7 +44,7 @@ func (c *Cluster) create(n int, args []string) error {
 		all = append(all, name(i)+"=http://"+advertised(i))
 	}
 	for i := range n {
-		s, err := newServer()
+		s, err := prepare()
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func leaderOf(t *testing.T, c *Cluster) int {
 
 func TestKilledLeader(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, 3)
+	c := NewCluster(t, 3)
 	old := leaderOf(t, c)
 	c.Members[old].Kill()
 	wantSuccessor(t, c, old)
@@ -38,7 +38,7 @@ func TestKilledLeader(t *testing.T) {
 
 func TestPausedLeader(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, 3)
+	c := NewCluster(t, 3)
 	old := leaderOf(t, c)
 	must(t, c.Members[old].Pause())
 	wantSuccessor(t, c, old)
@@ -49,7 +49,7 @@ func TestPausedLeader(t *testing.T) {
 // An isolated leader should lose its leadership and serve no client, while the others serve.
 func TestIsolatedLeader(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, 3)
+	c := NewCluster(t, 3)
 	old := leaderOf(t, c)
 	c.Partition(old)
 	begin := time.Now()
@@ -84,7 +84,7 @@ func wantNoLeader(t *testing.T, s *Server) {
 // An isolated follower should serve no client, and the others should serve.
 func TestIsolatedFollower(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, 3)
+	c := NewCluster(t, 3)
 	leader := leaderOf(t, c)
 	follower := (leader + 1) % 3
 	c.Partition(follower)
@@ -100,7 +100,7 @@ func TestIsolatedFollower(t *testing.T) {
 // A member that is cut from its leader should lose it, and the third member should serve.
 func TestCut(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, 3)
+	c := NewCluster(t, 3)
 	leader := leaderOf(t, c)
 	before, err := c.Members[leader].status()
 	must(t, err)
@@ -120,7 +120,7 @@ func TestCut(t *testing.T) {
 
 func TestCloseCluster(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, 3)
+	c := NewCluster(t, 3)
 	if have := len(c.Endpoints()); have != 3 {
 		t.Errorf("have %d endpoints, want 3", have)
 	}

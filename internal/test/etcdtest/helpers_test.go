@@ -13,48 +13,11 @@ import (
 	"time"
 )
 
-// skipOrFail fails a test, or skips it if etcd is not installed and not required.
-func skipOrFail(t *testing.T, err error) {
-	t.Helper()
-	if errors.Is(err, ErrNoServer) && os.Getenv("DIBS_REQUIRE_ETCD") == "" {
-		t.Skipf("SKIPPED: %v; `scripts/install-server etcd` installs it", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func start(t *testing.T, args ...string) *Server {
-	t.Helper()
-	s, err := Start(args...)
-	skipOrFail(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-func startCluster(t *testing.T, n int) *Cluster {
-	t.Helper()
-	begin := time.Now()
-	c, err := StartCluster(n)
-	skipOrFail(t, err)
-	t.Logf("started after %v", time.Since(begin))
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
 }
 
 // A keyValue is a part of a request or of an answer, in base64.

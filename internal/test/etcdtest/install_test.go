@@ -20,7 +20,7 @@ func TestVersion(t *testing.T) {
 
 func TestCtl(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := NewServer(t)
 	ctl, ok := Ctl()
 	if !ok {
 		t.Skip("SKIPPED: etcdctl is not installed")

@@ -24,7 +24,7 @@ type Server struct {
 // The heartbeat interval and the election timeout are the defaults. With them the shortest TTL of an
 // etcd lease is 2 s.
 func Start(args ...string) (*Server, error) {
-	s, err := newServer()
+	s, err := prepare()
 	if err != nil {
 		return nil, err
 	}
@@ -36,8 +36,8 @@ func Start(args ...string) (*Server, error) {
 	return s, nil
 }
 
-// newServer returns a server that does not run yet and has no flags.
-func newServer() (*Server, error) {
+// prepare returns a server that does not run yet and has no flags.
+func prepare() (*Server, error) {
 	bin, found := find("etcd")
 	if !found {
 		return nil, ErrNoServer

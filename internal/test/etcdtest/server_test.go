@@ -10,7 +10,7 @@ import (
 
 func TestPutAndGet(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := NewServer(t)
 	mustPut(t, s, "order", "42")
 	wantValue(t, s, "order", "42")
 	if !Installed() {
@@ -21,7 +21,7 @@ func TestPutAndGet(t *testing.T) {
 // A server should keep its data when it ends, with and without a shutdown.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := NewServer(t)
 	for name, end := range map[string]func(){"killed": s.Kill, "stopped": s.Stop} {
 		mustPut(t, s, "order", name)
 		end()
@@ -35,7 +35,7 @@ func TestRestart(t *testing.T) {
 
 func TestPause(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := NewServer(t)
 	must(t, s.Pause())
 	if err := put(s, 200*time.Millisecond, "order", "42"); err == nil {
 		t.Error("a paused server replies")
@@ -48,7 +48,7 @@ func TestPause(t *testing.T) {
 // Flags of a test should replace those of the package.
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	s := start(t, "--election-timeout=400", "--unsafe-no-fsync=false", "--heartbeat-interval=40")
+	s := NewServer(t, "--election-timeout=400", "--unsafe-no-fsync=false", "--heartbeat-interval=40")
 	mustPut(t, s, "order", "42")
 	if _, err := Start("--no-such-flag"); err == nil {
 		t.Error("a server started with an unknown flag")
@@ -57,7 +57,7 @@ func TestFlags(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := NewServer(t)
 	if have := processes(t, s.Dir); have != 1 {
 		t.Errorf("have %d processes, want 1", have)
 	}
