@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/test/urltest"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -423,27 +424,7 @@ func TestErrorsShowNoPasswordOfLetters(t *testing.T) {
 
 // A password can have any character, escaped or not, before any other mistake.
 func TestNoTextShowsPartOfAPassword(t *testing.T) {
-	const part = "secret" // letters only, as in a parameter name
-	for _, special := range []string{"", "/", "//", "?", "?a=", "#", "@", "%", "%zz", "%0A", "&", "&a=", ":", "[", "]", " ", "\n", ";", "+", "=", "\\", ",", "<", "ö"} {
-		for _, rest := range []string{"", "@host", "@host/0", "@host:port", "@host:99999", "@/0", "@a,b", "@host/x", "@host?db=x", "@host?read_timeout=x", "@host?proxy=x", "@host?unknown=1", "@host?client_name=%zz", "@host?protocol=3&proxy=true", "@[::1"} {
-			if special == "@" && rest == "" { // then it is the host
-				continue
-			}
-			for _, user := range []string{"ann:", ":"} {
-				rawURL := "redis://" + user + "pa" + special + part + rest
-				u, err := Parse(rawURL)
-				var text string
-				if err != nil {
-					text = err.Error()
-				} else {
-					text = u.String()
-				}
-				if strings.Contains(text, part) {
-					t.Errorf("%q: %s", rawURL, text)
-				}
-			}
-		}
-	}
+	urltest.WantNoPassword(t, Parse, "redis", []string{"@"}, []string{"", "@host", "@host/0", "@host:port", "@host:99999", "@/0", "@a,b", "@host/x", "@host?db=x", "@host?read_timeout=x", "@host?proxy=x", "@host?unknown=1", "@host?client_name=%zz", "@host?protocol=3&proxy=true", "@[::1"})
 }
 
 // A size larger than the memory must be rejected, and the largest possible size must not.
