@@ -1,7 +1,6 @@
 package etcdstore_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -43,26 +42,19 @@ type waitingStore struct {
 	holder *etcdstore.Store
 	held   driver.AcquireRequest
 	proxy  *redistest.Proxy
-	events chan driver.EventKind
+	events chan driver.Event
 }
 
 func startWaiting(t *testing.T, server *etcdtest.Server, limit int) *waitingStore {
 	t.Helper()
 	prefix := newPrefix()
-	w := &waitingStore{t: t, admin: newClient(t, server), proxy: redistest.NewProxy(t, server.Endpoint()), events: make(chan driver.EventKind, 100)}
+	w := &waitingStore{t: t, admin: newClient(t, server), proxy: redistest.NewProxy(t, server.Endpoint())}
 	w.holder = etcdstore.New(w.admin, etcdstore.Prefix(prefix))
 	w.held = newRequest(holdingClient, driver.Unlimited, driver.Unlimited)
-	acquireWith(t, w.holder, w.held, true)
+	wantHeld(t, w.holder, w.held)
 	waiting := etcdstore.New(newClientWith(t, clientv3.Config{Endpoints: []string{w.proxy.Addr()}}), etcdstore.Prefix(prefix))
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = waiting.Watch(ctx, waitingClient, nil, func(e driver.Event) { w.events <- e.Kind })
-	}()
-	t.Cleanup(func() { cancel(); <-ended })
-	w.wantEvent(driver.EventConnected)
-	acquireWith(t, waiting, newRequest(waitingClient, 1, limit), false)
+	w.events, _ = watch(t, waiting, waitingClient)
+	wantBusy(t, waiting, newRequest(waitingClient, 1, limit))
 	return w
 }
 
@@ -88,8 +80,8 @@ func (w *waitingStore) wantEvent(want driver.EventKind) {
 	defer timer.Stop()
 	for {
 		select {
-		case kind := <-w.events:
-			if kind == want {
+		case e := <-w.events:
+			if e.Kind == want {
 				return
 			}
 		case <-timer.C:
@@ -121,5 +113,5 @@ func (w *waitingStore) disconnect() {
 
 func (w *waitingStore) release() {
 	w.t.Helper()
-	releaseWith(w.t, w.holder, w.held)
+	release(w.t, w.holder, w.held.Name, w.held.Token)
 }

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,7 +22,7 @@ import (
 // Afterwards no watch, key or etcd lease is left. With DIBS_LONG=1 it takes longer, and also
 // counts goroutines.
 func TestNothingIsLeft(t *testing.T) {
-	length, long := 3*time.Second, os.Getenv("DIBS_LONG") != ""
+	length, long := 3*time.Second, isLong()
 	if long {
 		length = time.Minute
 	} else {
@@ -100,31 +99,15 @@ func contend(t *testing.T, s *etcdtest.Server, length time.Duration) {
 	}
 }
 
-// left returns an error if etcd has keys or leases. The base stays. The marks of cancelled requests,
-// and their lease, stay for minutes.
+// left returns an error if etcd has keys or leases. The lease of the marks of cancelled requests
+// stays for minutes.
 func left(ctx context.Context, cli *clientv3.Client) error {
-	const longestSession = 10 // s, of a client that ended
-	keys, err := cli.Get(ctx, "lock/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
+	if err := leftKeys(ctx, cli, "lock/"); err != nil {
 		return err
 	}
-	for _, kv := range keys.Kvs {
-		if key := string(kv.Key); key != "lock//base" && !strings.HasPrefix(key, "lock//cancelled/") {
-			return fmt.Errorf("a key is left: %s", key)
-		}
+	granted, err := grantedTTLs(ctx, cli)
+	if err == nil && slices.ContainsFunc(granted, func(ttl time.Duration) bool { return ttl <= longSession }) {
+		err = fmt.Errorf("a lease is left: %v", granted)
 	}
-	leases, err := cli.Leases(ctx)
-	if err != nil {
-		return err
-	}
-	for _, l := range leases.Leases {
-		one, err := cli.TimeToLive(ctx, l.ID)
-		if err != nil {
-			return err
-		}
-		if one.GrantedTTL <= longestSession {
-			return fmt.Errorf("a lease is left: %v", one)
-		}
-	}
-	return nil
+	return err
 }

@@ -183,16 +183,21 @@ func wantNothing(t *testing.T, cli *clientv3.Client, prefix string, limit time.D
 	eventually(t, limit, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		reply, err := cli.Get(ctx, prefix, clientv3.WithPrefix())
-		if err != nil {
-			return err
-		}
-		for _, kv := range reply.Kvs {
-			key := strings.TrimPrefix(string(kv.Key), prefix)
-			if key != "/base" && (kv.Lease == 0 || !strings.HasPrefix(key, "/cancelled/")) {
-				return fmt.Errorf("%s = %s is left", kv.Key, kv.Value)
-			}
-		}
-		return nil
+		return leftKeys(ctx, cli, prefix)
 	})
+}
+
+// leftKeys returns an error if a key with a prefix is left, except those that wantNothing ignores.
+func leftKeys(ctx context.Context, cli *clientv3.Client, prefix string) error {
+	reply, err := cli.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	for _, kv := range reply.Kvs {
+		key := strings.TrimPrefix(string(kv.Key), prefix)
+		if key != "/base" && (kv.Lease == 0 || !strings.HasPrefix(key, "/cancelled/")) {
+			return fmt.Errorf("%s = %s is left", kv.Key, kv.Value)
+		}
+	}
+	return nil
 }

@@ -275,24 +275,7 @@ func TestLeasesInEtcdEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	release(t, s, "n", "holder")
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		long := 0
-		leases, err := cli.Leases(soon(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, l := range leases.Leases {
-			if reply, err := cli.TimeToLive(soon(t), l.ID); err != nil || reply.GrantedTTL >= 300 {
-				long++
-			}
-		}
-		if long == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d leases of %d are long", long, len(leases.Leases))
-		}
-	}
+	eventually(t, 20*time.Second, func() error { return wantNoLease(t.Context(), cli, long-time.Second) })
 }
 
 // A request got no answer, and its repetition acquired and released the name. Then the first

@@ -33,44 +33,28 @@ func TestFenceAfterJoin(t *testing.T) {
 	reader := newRequest(waitingClient, 1, driver.Unlimited)
 	warm := reader
 	warm.Name, warm.Token = "warm", waitingClient+":0"
-	acquireWith(t, readers, warm, true)
+	wantHeld(t, readers, warm)
 	holder := newRequest(holdingClient, driver.Unlimited, driver.Unlimited)
 	writer := holder
 	writer.Token += "0"
-	acquireWith(t, others, holder, true)
-	acquireWith(t, others, writer, false)
+	wantHeld(t, others, holder)
+	wantBusy(t, others, writer)
 
 	var last uint64
 	leave := func() {
 		hooked.beforeGet = nil
-		releaseWith(t, others, holder)
-		last = acquireWith(t, others, writer, true).Fence
-		releaseWith(t, others, writer)
+		release(t, others, holder.Name, holder.Token)
+		last = wantHeld(t, others, writer).Fence
+		release(t, others, writer.Name, writer.Token)
 	}
 	hooked.beforeGet = leave
 	reply, err := readers.Acquire(t.Context(), reader)
 	must(t, err)
 	if hooked.beforeGet != nil {
 		leave()
-		reply = acquireWith(t, readers, reader, true)
+		reply = wantHeld(t, readers, reader)
 	}
 	if !reply.Held || reply.Fence <= last {
 		t.Errorf("%+v, want a fence larger than %d", reply, last)
-	}
-}
-
-func acquireWith(t *testing.T, s *etcdstore.Store, r driver.AcquireRequest, held bool) driver.AcquireReply {
-	t.Helper()
-	reply, err := s.Acquire(t.Context(), r)
-	if err != nil || reply.Held != held {
-		t.Fatalf("%+v, %v; want held %v", reply, err, held)
-	}
-	return reply
-}
-
-func releaseWith(t *testing.T, s *etcdstore.Store, r driver.AcquireRequest) {
-	t.Helper()
-	if released, err := s.Release(t.Context(), driver.ReleaseRequest{Name: r.Name, Token: r.Token}); err != nil || !released {
-		t.Errorf("released: %v, %v", released, err)
 	}
 }

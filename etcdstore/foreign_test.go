@@ -1,12 +1,9 @@
 package etcdstore_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -107,29 +104,18 @@ func (m mixed) inspect(t *testing.T, name string) driver.State {
 // wantWaiting waits until n requests wait for a name.
 func (m mixed) wantWaiting(t *testing.T, name string, n int) {
 	t.Helper()
-	m.await(t, fmt.Sprintf("%d waiters for %s", n, name), func() bool { return m.inspect(t, name).Waiting == n })
-}
-
-func (m mixed) await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for deadline := time.Now().Add(generous); !is(); <-poll.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("not after %v: %s", generous, what)
-		}
-	}
+	eventually(t, generous, func() error { return wantWaiters(t.Context(), m.locks, name, n) })
 }
 
 // wantEmpty waits until the prefix has no entries.
 func (m mixed) wantEmpty(t *testing.T) {
 	t.Helper()
-	m.await(t, "no entries", func() bool {
+	eventually(t, generous, func() error {
 		reply, err := m.cli.Get(t.Context(), m.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-		if err != nil {
-			t.Fatal(err)
+		if err == nil && slices.ContainsFunc(reply.Kvs, func(kv *mvccpb.KeyValue) bool { return !strings.HasPrefix(string(kv.Key), m.prefix+"/") }) {
+			err = fmt.Errorf("entries are left: %v", reply.Kvs)
 		}
-		return !slices.ContainsFunc(reply.Kvs, func(kv *mvccpb.KeyValue) bool { return !strings.HasPrefix(string(kv.Key), m.prefix+"/") })
+		return err
 	})
 }
 
@@ -309,30 +295,17 @@ func TestLockService(t *testing.T) {
 	lease, err := m.cli.Grant(t.Context(), 60)
 	must(t, err)
 	var locked struct{ Key []byte }
-	m.post(t, "lock", map[string]any{"name": []byte(m.prefix + "a"), "lease": fmt.Sprint(int64(lease.ID))}, &locked)
+	server := sharedServer(t)
+	must(t, server.Call(t.Context(), "/v3/lock/lock", map[string]any{"name": []byte(m.prefix + "a"), "lease": fmt.Sprint(int64(lease.ID))}, &locked))
 	s := m.inspect(t, "a")
 	if s.Foreign == nil || s.Foreign.Kind != "etcd lock" || s.Foreign.Key != string(locked.Key) {
 		t.Errorf("%+v, want the lock %s", s.Foreign, locked.Key)
 	}
 	waiting := start(func() (*dibs.Lease, error) { return m.locks.Mutex("a").Lock(t.Context()) })
 	m.wantWaiting(t, "a", 1)
-	m.post(t, "unlock", map[string]any{"key": locked.Key}, &struct{}{})
+	must(t, server.Call(t.Context(), "/v3/lock/unlock", map[string]any{"key": locked.Key}, &struct{}{}))
 	o := <-waiting
 	must(t, mustHold(t, o.lease, o.err).Unlock())
-}
-
-// post calls the lock service through etcd's JSON gateway.
-func (m mixed) post(t *testing.T, method string, request, reply any) {
-	t.Helper()
-	body, err := json.Marshal(request)
-	must(t, err)
-	r, err := http.Post("http://"+m.cli.Endpoints()[0]+"/v3/lock/"+method, "application/json", bytes.NewReader(body))
-	must(t, err)
-	defer r.Body.Close()
-	if r.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s", method, r.Status)
-	}
-	must(t, json.NewDecoder(r.Body).Decode(reply))
 }
 
 // Requests should be served in their order, whoever sends them.

@@ -14,7 +14,6 @@ import (
 	"github.com/dibslock/dibs/internal/test/etcdtest"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 )
 
 // BenchmarkHandoff measures hand-offs: from the call of unlock until the next waiter's lock returns.
@@ -42,12 +41,13 @@ func handoffs(b *testing.B, s *etcdtest.Server, endpoint string, hold time.Durat
 }
 
 func handoff(b *testing.B, s *etcdtest.Server, endpoint string, hold time.Duration, c contestant, waiters int) {
+	config := clientv3.Config{Endpoints: []string{endpoint}}
 	var locks []locker
 	for range min(waiters, 4) {
-		locks = append(locks, c.open(b, dial(b, endpoint)))
+		locks = append(locks, c.open(b, newClientWith(b, config)))
 	}
 	for len(locks) < waiters && c.alone {
-		locks = append(locks, c.open(b, dial(b, endpoint)))
+		locks = append(locks, c.open(b, newClientWith(b, config)))
 	}
 	l := &line{left: b.N, hold: hold, name: fmt.Sprint("handoff-", time.Now().UnixNano())}
 	before := counters(b, s)
@@ -58,7 +58,7 @@ func handoff(b *testing.B, s *etcdtest.Server, endpoint string, hold time.Durati
 	ends := make(chan struct{})
 	var trips []pathTimes
 	var sampler sync.WaitGroup
-	sampler.Go(func() { trips = samplePath(b, dial(b, endpoint), ends) })
+	sampler.Go(func() { trips = samplePath(b, newClientWith(b, config), ends) })
 	group.Wait()
 	close(ends)
 	sampler.Wait()
@@ -159,16 +159,6 @@ func samplePath(b *testing.B, cli *clientv3.Client, ends <-chan struct{}) (sampl
 		}
 		samples = append(samples, pathTimes{trip, time.Since(begin)})
 	}
-}
-
-// dial returns a client of etcd, which the benchmark closes.
-func dial(b *testing.B, endpoint string) *clientv3.Client {
-	cli, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = cli.Close() })
-	return cli
 }
 
 // counters returns the metrics of a server, each the sum of its series.

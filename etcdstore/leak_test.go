@@ -1,8 +1,10 @@
 package etcdstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,25 +32,33 @@ func TestLongLeasesEnd(t *testing.T) {
 		unlock(t, lease)
 		unlock(t, <-waited)
 	}
-	eventually(t, 10*time.Second, func() error { return wantNoLease(t, cli, time.Minute) })
+	eventually(t, 10*time.Second, func() error { return wantNoLease(t.Context(), cli, time.Minute) })
 }
 
 // wantNoLease returns an error if etcd has a lease with a longer TTL.
-func wantNoLease(t *testing.T, cli *clientv3.Client, longest time.Duration) error {
-	leases, err := cli.Leases(t.Context())
+func wantNoLease(ctx context.Context, cli *clientv3.Client, longest time.Duration) error {
+	granted, err := grantedTTLs(ctx, cli)
+	if err == nil && slices.ContainsFunc(granted, func(ttl time.Duration) bool { return ttl > longest }) {
+		err = fmt.Errorf("leases are left: %v", granted)
+	}
+	return err
+}
+
+// grantedTTLs returns the TTLs with which etcd's leases were granted. The TTL of a lease that ends
+// meanwhile is zero.
+func grantedTTLs(ctx context.Context, cli *clientv3.Client) (all []time.Duration, err error) {
+	leases, err := cli.Leases(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, l := range leases.Leases {
-		reply, err := cli.TimeToLive(t.Context(), l.ID)
+		reply, err := cli.TimeToLive(ctx, l.ID)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if granted := time.Duration(reply.GrantedTTL) * time.Second; granted > longest {
-			return fmt.Errorf("%d leases are left, one of %v", len(leases.Leases), granted)
-		}
+		all = append(all, time.Duration(reply.GrantedTTL)*time.Second)
 	}
-	return nil
+	return all, nil
 }
 
 // The entries of a multi-lock with a long TTL are on the same etcd lease. It should last until the
@@ -73,18 +83,14 @@ func TestLongMultiLock(t *testing.T) {
 			must(t, err)
 			end(t, l)
 			eventually(t, 10*time.Second, func() error { // the lease that all had is revoked in the background
-				leases, err := cli.Leases(t.Context())
+				granted, err := grantedTTLs(t.Context(), cli)
 				if err != nil {
 					return err
 				}
-				count := 0
-				for _, l := range leases.Leases { // after a slow reply, there is also the longer lease for marks
-					if left, err := cli.TimeToLive(t.Context(), l.ID); err == nil && left.GrantedTTL <= 300 {
-						count++
-					}
-				}
-				if count != len(names) {
-					return fmt.Errorf("%d leases, want %d", count, len(names))
+				// After a slow reply, there is also the longer lease for marks.
+				granted = slices.DeleteFunc(granted, func(ttl time.Duration) bool { return ttl > 5*time.Minute })
+				if len(granted) != len(names) {
+					return fmt.Errorf("%d leases, want %d", len(granted), len(names))
 				}
 				return nil
 			})

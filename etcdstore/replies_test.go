@@ -117,7 +117,7 @@ func holdAcquire(t *testing.T) lateAcquire {
 	}
 	warm := late.request
 	warm.Name, warm.Token = "warm", waitingClient+":0" // so the next acquire is a single request
-	acquireWith(t, late.store, warm, true)
+	wantHeld(t, late.store, warm)
 	match := prefix + drillName + "/"
 	heldByFirst, releaseFirst := proxies[0].HoldNextRequest(match)
 	heldBySecond, releaseSecond := proxies[1].HoldNextRequest(match)
