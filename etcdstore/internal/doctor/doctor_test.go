@@ -13,6 +13,7 @@ import (
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/etcdstore"
 	"github.com/dibslock/dibs/etcdstore/internal/doctor"
+	"github.com/dibslock/dibs/internal/test/checkuptest"
 	"github.com/dibslock/dibs/internal/test/etcdtest"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -46,34 +47,8 @@ func examine(t *testing.T, cli *clientv3.Client) checkup.Findings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, f := range found {
-		if f.Subject == "" || f.What == "" || f.Consequence == "" || f.Remedy == "" {
-			t.Errorf("%+v: something is empty", f)
-		}
-		if i > 0 && found[i-1].Severity < f.Severity {
-			t.Errorf("not sorted:\n%v", found)
-		}
-	}
+	checkuptest.WantSorted(t, found)
 	return found
-}
-
-// want checks for a finding about a subject.
-func want(t *testing.T, found checkup.Findings, severity checkup.Severity, subject, says string) {
-	t.Helper()
-	if !slices.ContainsFunc(found, func(f checkup.Finding) bool {
-		return f.Subject == subject && f.Severity == severity && strings.Contains(f.String(), says)
-	}) {
-		t.Errorf("want %v: %s with %q, found:\n%v", severity, subject, says, found)
-	}
-}
-
-// wantOnly checks that there are no others.
-func wantOnly(t *testing.T, found checkup.Findings, severity checkup.Severity, subject, says string) {
-	t.Helper()
-	want(t, found, severity, subject, says)
-	if len(found) != 1 {
-		t.Errorf("want only %s, found:\n%v", subject, found)
-	}
 }
 
 // keys returns the keys with the prefix.
@@ -99,7 +74,7 @@ func TestHealthyCluster(t *testing.T) {
 	if have := keys(t, cli); !slices.Equal(have, []string{"locks//base"}) {
 		t.Errorf("the examination left %q", have)
 	}
-	wantOnly(t, examine(t, newClient(t, c.Endpoints()[0])), checkup.Note, "endpoints", "one of 3 members")
+	checkuptest.WantOnly(t, examine(t, newClient(t, c.Endpoints()[0])), checkup.Note, "endpoints", "one of 3 members")
 }
 
 // The store's Examine should be that of this package.
@@ -110,7 +85,7 @@ func TestExamine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, found, checkup.Warning, "members", "one member")
+	checkuptest.Want(t, found, checkup.Warning, "members", "one member")
 	if _, err := checkup.Examine(t.Context(), etcdstore.New(nil)); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a store without a client: %v", err)
 	}
@@ -127,13 +102,13 @@ func TestMembersFail(t *testing.T) {
 	away := (leader + 1) % 3
 	c.Partition(away)
 	awaitNoLeader(t, cli, c.Members[away])
-	want(t, examine(t, cli), checkup.Warning, "leader", "leader on "+c.Members[away].Endpoint())
+	checkuptest.Want(t, examine(t, cli), checkup.Warning, "leader", "leader on "+c.Members[away].Endpoint())
 	c.Members[away].Kill()
-	want(t, examine(t, cli), checkup.Warning, "unreachable", "unreachable on "+c.Members[away].Endpoint())
+	checkuptest.Want(t, examine(t, cli), checkup.Warning, "unreachable", "unreachable on "+c.Members[away].Endpoint())
 	c.Members[leader].Kill()
 	last := c.Members[(leader+2)%3]
 	awaitNoLeader(t, cli, last)
-	want(t, examine(t, cli), checkup.Critical, "leader", "less than a majority")
+	checkuptest.Want(t, examine(t, cli), checkup.Critical, "leader", "less than a majority")
 	last.Kill()
 	var u *driver.UnavailableError
 	if found, err := doctor.Examine(t.Context(), newTarget(cli)); !errors.As(err, &u) {
@@ -174,11 +149,11 @@ func TestFullDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want(t, examine(t, cli), checkup.Warning, "quota", "its quota is 32.0 MiB")
+	checkuptest.Want(t, examine(t, cli), checkup.Warning, "quota", "its quota is 32.0 MiB")
 	for put(filled) == nil {
 		filled++
 	}
-	want(t, examine(t, cli), checkup.Critical, "alarm", "NOSPACE")
+	checkuptest.Want(t, examine(t, cli), checkup.Critical, "alarm", "NOSPACE")
 }
 
 func TestSettings(t *testing.T) {
@@ -188,13 +163,13 @@ func TestSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, found, checkup.Warning, "ttl", "a TTL below 5s is refused")
-	want(t, found, checkup.Warning, "latency", "50")
+	checkuptest.Want(t, found, checkup.Warning, "ttl", "a TTL below 5s is refused")
+	checkuptest.Want(t, found, checkup.Warning, "latency", "50")
 	found, err = doctor.ExamineWith(t.Context(), newTarget(cli), 1, 5) // the first one made revisions
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, found, checkup.Warning, "compaction", "the last 5 revisions")
+	checkuptest.Want(t, found, checkup.Warning, "compaction", "the last 5 revisions")
 	now, err := cli.Get(t.Context(), "none")
 	if err != nil {
 		t.Fatal(err)
@@ -229,9 +204,9 @@ func TestRights(t *testing.T) {
 	if _, enabled := cli.AuthEnable(ctx); errors.Join(err, enabled) != nil {
 		t.Fatal(err, enabled)
 	}
-	wantOnly(t, examine(t, newUser(t, "ann", "secret", endpoint)), checkup.Warning, "members", "one member")
+	checkuptest.WantOnly(t, examine(t, newUser(t, "ann", "secret", endpoint)), checkup.Warning, "members", "one member")
 	for _, user := range []string{"bob", "eve"} {
-		want(t, examine(t, newUser(t, user, "secret", endpoint)), checkup.Critical, "rights", `readwrite --prefix=true "locks/"`)
+		checkuptest.Want(t, examine(t, newUser(t, user, "secret", endpoint)), checkup.Critical, "rights", `readwrite --prefix=true "locks/"`)
 	}
-	want(t, examine(t, newClient(t, endpoint)), checkup.Critical, "login", "user name is empty")
+	checkuptest.Want(t, examine(t, newClient(t, endpoint)), checkup.Critical, "login", "user name is empty")
 }

@@ -232,6 +232,8 @@ func rigLayer(dir string) layer {
 		l.imports = []string{".", "cohort", "driver"}
 	case "internal/test/spawn":
 		l.imports = nil
+	case "internal/test/checkuptest":
+		l.imports = []string{"checkup"}
 	case "internal/test/pgtest", "internal/test/mysqltest":
 		l.imports = []string{"internal/test/spawn"}
 	case "internal/test/etcdtest":

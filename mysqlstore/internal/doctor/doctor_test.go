@@ -14,6 +14,7 @@ import (
 
 	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/checkuptest"
 	"github.com/dibslock/dibs/internal/test/mysqltest"
 	"github.com/dibslock/dibs/mysqlstore"
 	"github.com/go-sql-driver/mysql"
@@ -104,32 +105,8 @@ func examine(t *testing.T, db *sql.DB) checkup.Findings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, f := range found {
-		if f.Subject == "" || f.What == "" || f.Consequence == "" || f.Remedy == "" {
-			t.Errorf("%+v: something is empty", f)
-		}
-		if i > 0 && found[i-1].Severity < f.Severity {
-			t.Errorf("not sorted:\n%v", found)
-		}
-	}
+	checkuptest.WantSorted(t, found)
 	return found
-}
-
-// want checks for a single finding about a subject, and wantOnly also excludes others.
-func want(t *testing.T, found checkup.Findings, severity checkup.Severity, subject, says string) {
-	t.Helper()
-	i := slices.IndexFunc(found, func(f checkup.Finding) bool { return f.Subject == subject })
-	if i < 0 || found[i].Severity != severity || !strings.Contains(found[i].String(), says) {
-		t.Errorf("want %v: %s with %q, found:\n%v", severity, subject, says, found)
-	}
-}
-
-func wantOnly(t *testing.T, found checkup.Findings, severity checkup.Severity, subject, says string) {
-	t.Helper()
-	want(t, found, severity, subject, says)
-	if len(found) != 1 {
-		t.Errorf("want only %s, found:\n%v", subject, found)
-	}
 }
 
 func TestNothingFound(t *testing.T) {
@@ -170,7 +147,7 @@ func TestServerSettings(t *testing.T) {
 			if c.setting == "max_connections" {
 				holdConnections(t, admin, 35)
 			}
-			want(t, examine(t, open(t, s.DSN(database))), c.severity, c.subject, c.says)
+			checkuptest.Want(t, examine(t, open(t, s.DSN(database))), c.severity, c.subject, c.says)
 		})
 	}
 }
@@ -181,7 +158,7 @@ func TestSessionSettings(t *testing.T) {
 	s := sharedServer(t)
 	database := newDatabase(t, s)
 	for name, value := range map[string]string{"autocommit": "0", "sql_safe_updates": "1", "completion_type": "1", "sql_select_limit": "1"} {
-		want(t, examine(t, open(t, s.DSN(database)+"&"+name+"="+value)), checkup.Critical, "session", name+" is ")
+		checkuptest.Want(t, examine(t, open(t, s.DSN(database)+"&"+name+"="+value)), checkup.Critical, "session", name+" is ")
 	}
 }
 
@@ -217,9 +194,9 @@ func TestReplica(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wantOnly(t, examine(t, db), checkup.Warning, "failover", "replicas: 1")
+	checkuptest.WantOnly(t, examine(t, db), checkup.Warning, "failover", "replicas: 1")
 	execute(t, db, "SET GLOBAL rpl_semi_sync_master_enabled = ON")
-	wantOnly(t, examine(t, db), checkup.Warning, "failover", "AFTER_SYNC")
+	checkuptest.WantOnly(t, examine(t, db), checkup.Warning, "failover", "AFTER_SYNC")
 	execute(t, db, "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC")
 	if found := examine(t, db); len(found) > 0 {
 		t.Errorf("semi-synchronous: found\n%v", found)
@@ -235,7 +212,7 @@ func TestReplicasThatAreNotShown(t *testing.T) {
 	execute(t, admin, "CREATE USER app@'127.0.0.1'")
 	execute(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON "+database+".* TO app@'127.0.0.1'")
 	asApp := func() *sql.DB { return open(t, strings.Replace(primary.DSN(database), "root@", "app@", 1)) }
-	wantOnly(t, examine(t, asApp()), checkup.Unchecked, "failover", "GRANT PROCESS ON *.* TO 'app'@'127.0.0.1'")
+	checkuptest.WantOnly(t, examine(t, asApp()), checkup.Unchecked, "failover", "GRANT PROCESS ON *.* TO 'app'@'127.0.0.1'")
 	execute(t, admin, "GRANT PROCESS ON *.* TO app@'127.0.0.1'")
 	if found := examine(t, asApp()); len(found) > 0 {
 		t.Errorf("with PROCESS: found\n%v", found)
@@ -250,7 +227,7 @@ func TestReplicasThatAreNotShown(t *testing.T) {
 	}
 	execute(t, admin, "SET DEFAULT ROLE NONE FOR app@'127.0.0.1'")
 	execute(t, admin, "SET GLOBAL rpl_semi_sync_master_enabled = ON")
-	want(t, examine(t, asApp()), checkup.Unchecked, "failover", "PROCESS")
+	checkuptest.Want(t, examine(t, asApp()), checkup.Unchecked, "failover", "PROCESS")
 	execute(t, admin, "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC")
 	if found := examine(t, asApp()); len(found) > 0 {
 		t.Errorf("semi-synchronous: found\n%v", found)
@@ -271,7 +248,7 @@ func TestSchema(t *testing.T) {
 			s := sharedServer(t)
 			db := open(t, s.DSN(newDatabase(t, s)))
 			execute(t, db, c.statement)
-			want(t, examine(t, db), checkup.Critical, c.subject, c.says)
+			checkuptest.Want(t, examine(t, db), checkup.Critical, c.subject, c.says)
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/dibslock/dibs/checkup"
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/internal/test/checkuptest"
 	"github.com/dibslock/dibs/internal/test/pgtest"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -88,33 +88,8 @@ func examine(t *testing.T, s *pgstore.Store) checkup.Findings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, f := range found {
-		if f.Subject == "" || f.What == "" || f.Consequence == "" || f.Remedy == "" {
-			t.Errorf("%+v: something is empty", f)
-		}
-		if i > 0 && found[i-1].Severity < f.Severity {
-			t.Errorf("not sorted:\n%v", found)
-		}
-	}
+	checkuptest.WantSorted(t, found)
 	return found
-}
-
-// want checks for a single finding about a subject.
-func want(t *testing.T, found checkup.Findings, severity checkup.Severity, subject, says string) {
-	t.Helper()
-	i := slices.IndexFunc(found, func(f checkup.Finding) bool { return f.Subject == subject })
-	if i < 0 || found[i].Severity != severity || !strings.Contains(found[i].String(), says) {
-		t.Errorf("want %v: %s with %q, found:\n%v", severity, subject, says, found)
-	}
-}
-
-// wantOnly checks that there are no others.
-func wantOnly(t *testing.T, found checkup.Findings, severity checkup.Severity, subject, says string) {
-	t.Helper()
-	want(t, found, severity, subject, says)
-	if len(found) != 1 {
-		t.Errorf("want only %s, found:\n%v", subject, found)
-	}
 }
 
 func TestNothingFound(t *testing.T) {
@@ -152,7 +127,7 @@ func TestSessions(t *testing.T) {
 				text = url
 			}
 			found := examine(t, pgstore.New(newPool(t, text+"&"+c.setting), pgstore.Schema(schema)))
-			wantOnly(t, found, c.severity, c.subject, c.says)
+			checkuptest.WantOnly(t, found, c.severity, c.subject, c.says)
 		})
 	}
 }
@@ -175,10 +150,10 @@ func TestServerSettings(t *testing.T) {
 		t.Cleanup(conn.Release)
 	}
 	found := examine(t, store)
-	want(t, found, checkup.Critical, "fsync", "fsync = on")
-	want(t, found, checkup.Critical, "full-page-writes", "full_page_writes = on")
-	want(t, found, checkup.Warning, "autovacuum", "autovacuum = on")
-	want(t, found, checkup.Warning, "connections", "of 11 connections")
+	checkuptest.Want(t, found, checkup.Critical, "fsync", "fsync = on")
+	checkuptest.Want(t, found, checkup.Critical, "full-page-writes", "full_page_writes = on")
+	checkuptest.Want(t, found, checkup.Warning, "autovacuum", "autovacuum = on")
+	checkuptest.Want(t, found, checkup.Warning, "connections", "of 11 connections")
 }
 
 func TestStandby(t *testing.T) {
@@ -199,7 +174,7 @@ func TestStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = standby.Close() })
-	wantOnly(t, examine(t, pgstore.New(newPool(t, standby.URL()+fit), schema)), checkup.Critical, "role", "target_session_attrs=read-write")
+	checkuptest.WantOnly(t, examine(t, pgstore.New(newPool(t, standby.URL()+fit), schema)), checkup.Critical, "role", "target_session_attrs=read-write")
 	connected := func() (n int) {
 		if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_replication").Scan(&n); err != nil {
 			t.Fatal(err)
@@ -209,19 +184,19 @@ func TestStandby(t *testing.T) {
 	for connected() == 0 {
 		time.Sleep(10 * time.Millisecond) // it connects soon after its start
 	}
-	wantOnly(t, examine(t, pgstore.New(pool, schema)), checkup.Warning, "failover", "standbys: 1; synchronous_standby_names is empty")
+	checkuptest.WantOnly(t, examine(t, pgstore.New(pool, schema)), checkup.Warning, "failover", "standbys: 1; synchronous_standby_names is empty")
 	execute(t, pool, "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'")
 	execute(t, pool, "SELECT pg_reload_conf()")
 	fresh := func(more string) *pgstore.Store { return pgstore.New(newPool(t, primary.URL()+fit+more), schema) }
 	if found := examine(t, fresh("")); len(found) > 0 {
 		t.Errorf("synchronous standby: found\n%v", found)
 	}
-	wantOnly(t, examine(t, fresh("&synchronous_commit=local")), checkup.Warning, "failover", "waits for no standby")
+	checkuptest.WantOnly(t, examine(t, fresh("&synchronous_commit=local")), checkup.Warning, "failover", "waits for no standby")
 	standby.Stop()
 	for connected() > 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
-	wantOnly(t, examine(t, fresh("")), checkup.Critical, "standbys", "no standby is connected")
+	checkuptest.WantOnly(t, examine(t, fresh("")), checkup.Critical, "standbys", "no standby is connected")
 }
 
 func TestSchema(t *testing.T) {
@@ -241,8 +216,8 @@ func TestSchema(t *testing.T) {
 			schema := newSchema(t, pool)
 			execute(t, pool, fmt.Sprintf(c.statement, schema))
 			found := examine(t, pgstore.New(pool, pgstore.Schema(schema)))
-			wantOnly(t, found, checkup.Critical, "schema", c.says)
-			want(t, found, checkup.Critical, "schema", "dibs migrate")
+			checkuptest.WantOnly(t, found, checkup.Critical, "schema", c.says)
+			checkuptest.Want(t, found, checkup.Critical, "schema", "dibs migrate")
 		})
 	}
 }
@@ -288,7 +263,7 @@ func TestRights(t *testing.T) {
 			if c.says == "" && len(found) == 0 {
 				return
 			}
-			wantOnly(t, found, checkup.Critical, "rights", c.says)
+			checkuptest.WantOnly(t, found, checkup.Critical, "rights", c.says)
 		})
 	}
 }
@@ -300,7 +275,7 @@ func TestPooler(t *testing.T) {
 	addr := startPooler(t, s)
 	url := pgtest.URL(addr) + "&default_query_exec_mode=cache_describe"
 	found := examine(t, pgstore.New(newPool(t, url), schema))
-	want(t, found, checkup.Warning, "pooler", "dibs_poll=true")
+	checkuptest.Want(t, found, checkup.Warning, "pooler", "dibs_poll=true")
 	for _, f := range examine(t, pgstore.New(newPool(t, url), schema, pgstore.Poll())) {
 		if f.Subject != "idle-in-transaction" { // PgBouncer does not pass on this setting
 			t.Errorf("with Poll:\n%v", f)

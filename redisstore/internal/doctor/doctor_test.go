@@ -15,6 +15,7 @@ import (
 
 	"github.com/dibslock/dibs"
 	"github.com/dibslock/dibs/checkup"
+	"github.com/dibslock/dibs/internal/test/checkuptest"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/dibslock/dibs/redisstore/redisconn"
@@ -30,7 +31,7 @@ func examine(t *testing.T, s *redisstore.Store) checkup.Findings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSorted(t, found)
+	checkuptest.WantSorted(t, found)
 	return found
 }
 
@@ -46,22 +47,6 @@ func nodeDo(c interface {
 }) func(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 	return func(ctx context.Context, cmds []redisconn.Cmd, replies []redisconn.Reply) {
 		c.Do(ctx, time.Time{}, cmds, replies)
-	}
-}
-
-// wantSorted checks properties that all findings should have.
-func wantSorted(t *testing.T, found checkup.Findings) {
-	t.Helper()
-	for i, f := range found {
-		if f.Subject == "" || f.What == "" || f.Consequence == "" || f.Remedy == "" {
-			t.Errorf("%+v: something is empty", f)
-		}
-		if i == 0 {
-			continue
-		}
-		if before := found[i-1]; before.Severity < f.Severity || before.Severity == f.Severity && before.Node > f.Node {
-			t.Errorf("%v comes after %v", f, before)
-		}
 	}
 }
 
@@ -587,7 +572,7 @@ func TestDoctorEndsWithItsContext(t *testing.T) {
 		if n == 0 && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("deaf from the beginning: %v", err)
 		}
-		wantSorted(t, found)
+		checkuptest.WantSorted(t, found)
 	}
 }
 
@@ -655,7 +640,7 @@ func FuzzDoctorReplies(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantSorted(t, found)
+		checkuptest.WantSorted(t, found)
 		_ = found.String()
 	})
 }
