@@ -53,7 +53,7 @@ func (f *storeFlags) openDatabase(o *opened, open opener, url string) error {
 	return nil
 }
 
-// checkDatabase rejects flags that only Redis supports. A prefix would separate names, so a
+// checkDatabase rejects flags that databases do not support. A prefix would separate names, so a
 // database must not ignore it.
 func (f *storeFlags) checkDatabase() error {
 	const instead = "names in a database have no prefix; to separate them, use dibs_schema=NAME (PostgreSQL) or dibs_prefix=TEXT (MariaDB, MySQL) in the URL"
@@ -62,8 +62,16 @@ func (f *storeFlags) checkDatabase() error {
 		return usage("--prefix needs Redis: %s", instead)
 	case prefix != "":
 		return usage("DIBS_PREFIX is set: %s; or unset DIBS_PREFIX", instead)
+	}
+	return f.checkOneStore("a database has settings of its own, such as synchronous_standby_names of PostgreSQL")
+}
+
+// checkOneStore rejects flags that only Redis or a quorum supports. replicas says what the store has
+// instead of --replicas.
+func (f *storeFlags) checkOneStore(replicas string) error {
+	switch {
 	case f.replicas > 0:
-		return usage("--replicas needs Redis: a database has settings of its own, such as synchronous_standby_names of PostgreSQL")
+		return usage("--replicas needs Redis: %s", replicas)
 	case f.mixed || f.redisson:
 		return usage("--shared-keys and --redisson need Redis")
 	case f.longestTTL > 0:

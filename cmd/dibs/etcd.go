@@ -25,13 +25,8 @@ func (f *storeFlags) openEtcd(o *opened, raw string) error {
 		}
 		options = append(options, etcdstore.Prefix(prefix))
 	}
-	switch {
-	case f.replicas > 0:
-		return usage("--replicas needs Redis: etcd writes each lock to a majority of its members")
-	case f.mixed || f.redisson:
-		return usage("--shared-keys and --redisson need Redis")
-	case f.longestTTL > 0:
-		return usage("--max-ttl needs a quorum: three or more --url")
+	if err := f.checkOneStore("etcd writes each lock to a majority of its members"); err != nil {
+		return err
 	}
 	o.reach = u.Reach
 	cli, err := u.With(etcdurl.Environment(f.env.get)).Open()
