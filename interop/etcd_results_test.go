@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dibslock/dibs/internal/test/etcdtest"
 )
 
 // An etcdRow is a result of TestEtcd. Pairs of figures are those of dibs, and theirs.
@@ -22,9 +24,6 @@ type etcdRow struct {
 	block [2]time.Duration
 }
 
-// etcdVersion is the version of etcdtest's server, and of the tools.
-const etcdVersion = "3.7.3"
-
 // writeEtcdResults writes the rows beside the results of the matrix, in a file with its own columns.
 func writeEtcdResults(path string, rows []etcdRow) error {
 	if path == "" {
@@ -33,7 +32,7 @@ func writeEtcdResults(path string, rows []etcdRow) error {
 	all := [][]string{{"tool", "version", "runtime", "lock key of order:42", "date", "seconds", "turns", "killed processes", "longest wait after the end of a holder with a TTL of 4 s", "overlaps"}}
 	for _, r := range rows {
 		all = append(all, []string{
-			r.tool, etcdVersion, "Go " + strings.TrimPrefix(runtime.Version(), "go"), etcdPrefix + "order:42/…", time.Now().UTC().Format(time.DateOnly),
+			r.tool, etcdtest.Version, "Go " + strings.TrimPrefix(runtime.Version(), "go"), etcdPrefix + "order:42/…", time.Now().UTC().Format(time.DateOnly),
 			strconv.Itoa(int(r.long.Seconds())), fmt.Sprintf("%d, %d", r.turns[0], r.turns[1]), fmt.Sprintf("%d, %d", r.kills[0], r.kills[1]),
 			fmt.Sprintf("%.1f s, %.1f s", r.block[0].Seconds(), r.block[1].Seconds()), "0",
 		})

@@ -11,8 +11,8 @@ import (
 // ErrNoServer means that etcd is not installed.
 var ErrNoServer = errors.New("etcd is not installed")
 
-// version is the version that scripts/install-server builds.
-const version = "3.7.3"
+// Version is the version that scripts/install-server builds.
+const Version = "3.7.3"
 
 // Installed reports whether Start finds a server.
 func Installed() bool {
@@ -29,7 +29,7 @@ func find(name string) (path string, found bool) {
 	if folder := os.Getenv("DIBS_ETCD"); folder != "" {
 		return filepath.Join(folder, name), true
 	}
-	if path := filepath.Join(cache(), "dibs", "servers", "etcd-"+version, name); executable(path) {
+	if path := filepath.Join(cache(), "dibs", "servers", "etcd-"+Version, name); executable(path) {
 		return path, true
 	}
 	return spawn.Find(name)

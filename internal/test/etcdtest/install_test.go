@@ -13,7 +13,7 @@ func TestVersion(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../scripts/etcd/go.mod")
 	must(t, err)
-	if want := "go.etcd.io/etcd/server/v3 v" + version + "\n"; !strings.Contains(string(text), want) {
+	if want := "go.etcd.io/etcd/server/v3 v" + Version + "\n"; !strings.Contains(string(text), want) {
 		t.Errorf("scripts/etcd/go.mod does not require %s", want)
 	}
 }
