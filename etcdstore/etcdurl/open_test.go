@@ -2,19 +2,12 @@ package etcdurl_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +16,7 @@ import (
 	"github.com/dibslock/dibs/etcdstore"
 	"github.com/dibslock/dibs/etcdstore/etcdurl"
 	"github.com/dibslock/dibs/internal/test/etcdtest"
+	"github.com/dibslock/dibs/internal/test/urltest"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -118,17 +112,11 @@ func TestOpenWithoutServer(t *testing.T) {
 
 func TestReach(t *testing.T) {
 	t.Parallel()
-	own, ca, _ := certify(t, "127.0.0.1")
-	_, otherCA, _ := certify(t, "127.0.0.1")
-	client, cert, key := certify(t, "client")
-	clients := x509.NewCertPool()
-	leaf, err := x509.ParseCertificate(client.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients.AddCert(leaf)
+	own, ca, _ := urltest.Certify(t, "127.0.0.1")
+	_, otherCA, _ := urltest.Certify(t, "127.0.0.1")
+	client, cert, key := urltest.Certify(t, "client")
 	plain := etcdtest.NewServer(t).Endpoint()
-	secure := startTLS(t, plain, own, clients)
+	secure := startTLS(t, plain, own, client)
 	with := "?ca=" + url.PathEscape(ca)
 	for rawURL, want := range map[string]string{
 		"etcd://127.0.0.1:1":          "connection refused",
@@ -146,40 +134,12 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// certify returns a certificate for a host, and the files with it and its key.
-func certify(t *testing.T, host string) (c tls.Certificate, certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	if ip := net.ParseIP(host); ip != nil {
-		template.DNSNames, template.IPAddresses = nil, []net.IP{ip}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	write := func(name, kind string, der []byte) string {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, write("cert + 1.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", pkcs8)
-}
-
 // startTLS starts a proxy that accepts TLS for a server, from clients with a certificate. It returns
 // its address.
-func startTLS(t *testing.T, server string, own tls.Certificate, clients *x509.CertPool) string {
+func startTLS(t *testing.T, server string, own, client tls.Certificate) string {
 	t.Helper()
+	clients := x509.NewCertPool()
+	clients.AddCert(client.Leaf)
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{own}, NextProtos: []string{"h2"},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
@@ -218,16 +178,10 @@ func forward(client net.Conn, server string) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.NewServer(t)
-	own, ca, _ := certify(t, "127.0.0.1")
-	named, namedCA, _ := certify(t, "etcd.internal")
-	client, cert, key := certify(t, "client")
-	clients := x509.NewCertPool()
-	leaf, err := x509.ParseCertificate(client.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients.AddCert(leaf)
-	byAddress, byName := startTLS(t, s.Endpoint(), own, clients), startTLS(t, s.Endpoint(), named, clients)
+	own, ca, _ := urltest.Certify(t, "127.0.0.1")
+	named, namedCA, _ := urltest.Certify(t, "etcd.internal")
+	client, cert, key := urltest.Certify(t, "client")
+	byAddress, byName := startTLS(t, s.Endpoint(), own, client), startTLS(t, s.Endpoint(), named, client)
 	with := func(name, file string) string { return "&" + name + "=" + url.PathEscape(file) }
 	identity := with("cert", cert) + with("key", key)
 	for _, c := range []struct {

@@ -1,48 +1,18 @@
 package redisurl
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io/fs"
-	"math/big"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dibslock/dibs"
+	"github.com/dibslock/dibs/internal/test/urltest"
 )
-
-// writePair writes a certificate and its key, and returns their paths.
-func writePair(t *testing.T, dir, name string) (cert, key string) {
-	t.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert = write(t, dir, name+".crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	key = write(t, dir, name+".key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})))
-	return cert, key
-}
 
 func write(t *testing.T, dir, name, text string) string {
 	t.Helper()
@@ -54,8 +24,7 @@ func write(t *testing.T, dir, name, text string) string {
 }
 
 func TestFiles(t *testing.T) {
-	dir := t.TempDir()
-	cert, key := writePair(t, dir, "a + b") // special characters in a query
+	_, cert, key := urltest.Certify(t, "h")
 	for _, prefix := range []string{"rediss://h?", "rediss+sentinel://h/m?", "rediss+cluster://h?"} {
 		u := mustParse(t, prefix+"ca="+url.PathEscape(cert)+"&cert="+url.PathEscape(cert)+"&key="+url.PathEscape(key))
 		config := options(t, u).TLSConfig
@@ -73,8 +42,9 @@ func TestFiles(t *testing.T) {
 
 func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
-	cert, key := writePair(t, dir, "a")
-	_, other := writePair(t, dir, "b")
+	_, cert, key := urltest.Certify(t, "a")
+	escape := url.PathEscape
+	_, _, other := urltest.Certify(t, "b")
 	none := filepath.Join(dir, "none")
 	empty := write(t, dir, "empty", "")
 	for _, c := range []struct {
@@ -84,10 +54,10 @@ func TestBadFiles(t *testing.T) {
 	}{
 		{"ca=" + none, `ca: open ` + none + `: no such file or directory`, fs.ErrNotExist},
 		{"ca=" + empty, `ca: no certificate in "` + empty + `"`, nil},
-		{"ca=" + key, `ca: no certificate in "` + key + `"`, nil},
-		{"cert=" + none + "&key=" + key, `cert and key: open ` + none + `: no such file or directory`, fs.ErrNotExist},
-		{"cert=" + cert + "&key=" + none, `cert and key: open ` + none + `: no such file or directory`, fs.ErrNotExist},
-		{"cert=" + cert + "&key=" + other, `cert and key: tls: private key does not match public key`, nil},
+		{"ca=" + escape(key), `ca: no certificate in "` + key + `"`, nil},
+		{"cert=" + none + "&key=" + escape(key), `cert and key: open ` + none + `: no such file or directory`, fs.ErrNotExist},
+		{"cert=" + escape(cert) + "&key=" + none, `cert and key: open ` + none + `: no such file or directory`, fs.ErrNotExist},
+		{"cert=" + escape(cert) + "&key=" + escape(other), `cert and key: tls: private key does not match public key`, nil},
 	} {
 		_, err := mustParse(t, "rediss://h?"+c.query).Open()
 		if err == nil || strings.TrimPrefix(err.Error(), "dibs: invalid Redis URL: ") != c.want {

@@ -2,42 +2,18 @@ package mysqlurl_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
+	"net/url"
 	"testing"
 	"time"
 
+	"github.com/dibslock/dibs/internal/test/urltest"
 	"github.com/go-sql-driver/mysql"
 )
-
-// certify returns a certificate for a host, and the file with it.
-func certify(t *testing.T, host string) (c tls.Certificate, file string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
-}
 
 var errVerified = errors.New("the client has accepted the certificate")
 
@@ -66,19 +42,19 @@ func serve(conn net.Conn, certificate tls.Certificate) error {
 // The certificate is for the URL's host.
 func TestCertificateOfHost(t *testing.T) {
 	t.Parallel()
-	own, ca := certify(t, "db.example")
-	other, otherCA := certify(t, "other.example")
-	home, homeCA := certify(t, "127.0.0.1")
+	own, ca, _ := urltest.Certify(t, "db.example")
+	other, otherCA, _ := urltest.Certify(t, "other.example")
+	home, homeCA, _ := urltest.Certify(t, "127.0.0.1")
 	for _, c := range []struct {
 		query       string
 		certificate tls.Certificate
 		verified    bool
 	}{
-		{"ca=" + ca, own, true},
-		{"ca=" + ca + "&tls=true", own, true},
-		{"ca=" + ca, other, false},
-		{"ca=" + otherCA, other, false},
-		{"ca=" + homeCA, home, false},
+		{"ca=" + url.QueryEscape(ca), own, true},
+		{"ca=" + url.QueryEscape(ca) + "&tls=true", own, true},
+		{"ca=" + url.QueryEscape(ca), other, false},
+		{"ca=" + url.QueryEscape(otherCA), other, false},
+		{"ca=" + url.QueryEscape(homeCA), home, false},
 		{"tls=skip-verify", other, true},
 	} {
 		config := parse(t, "mysql://ann@db.example/db?"+c.query).Config()
@@ -118,17 +94,13 @@ func TestNameOfHost(t *testing.T) {
 	for _, query := range []string{"tls=true", "tls=1"} {
 		config := parse(t, "mysql://ann@db.example/db?"+query).Config()
 		names := make(chan string, 1)
-		certificate, _ := certify(t, "db.example")
+		certificate, _, _ := urltest.Certify(t, "db.example")
 		config.TLS.VerifyConnection = func(s tls.ConnectionState) error {
 			names <- s.ServerName
 			return errors.New("enough")
 		}
 		config.TLS.RootCAs = x509.NewCertPool()
-		leaf, err := x509.ParseCertificate(certificate.Certificate[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		config.TLS.RootCAs.AddCert(leaf)
+		config.TLS.RootCAs.AddCert(certificate.Leaf)
 		_ = connect(t, config, certificate) // VerifyConnection ended it
 		select {
 		case name := <-names:
