@@ -187,14 +187,14 @@ func (e *examination) checkLocking() {
 	if e.unusable || e.shortest > driver.WaiterTTL || e.Ctx.Err() != nil {
 		return
 	}
+	const remedy = "let the client reach a member that has a leader, without a proxy that ends streams"
 	result := checkup.Trial{Store: e.target.Store, Watch: e.target.Store.Watch}.Run(e.Ctx)
 	if e.Ctx.Err() != nil {
 		return
 	}
 	e.AddFirst(
 		result.FailedLock(),
-		checkup.If(result.Listen != nil, checkup.Warning, "notifications", fmt.Sprintf("a watch failed: %v", result.Listen), checkup.Late,
-			"let the client reach a member that has a leader, without a proxy that ends streams"),
-		result.FailedGrant("let the client reach a member that has a leader, without a proxy that ends streams"),
+		checkup.If(result.Listen != nil, checkup.Warning, "notifications", fmt.Sprintf("a watch failed: %v", result.Listen), checkup.Late, remedy),
+		result.FailedGrant(remedy),
 	)
 }
