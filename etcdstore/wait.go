@@ -198,8 +198,8 @@ func isReserved(before entry, kv *mvccpb.KeyValue) bool {
 	return ok && !before.Reserved && after.Reserved
 }
 
-// granted notifies a client that its waiter holds the name. A multi-lock asks again instead. If the
-// session may have ended, the client asks again, too.
+// granted notifies a client that its waiter holds the name. The client of a multi-lock is notified to
+// retry instead. So is a client whose session may have ended.
 func (s *Store) granted(in *inbox, rec record, fence uint64, retry bool) {
 	at := s.clock.Check()
 	waits, certain := false, false
