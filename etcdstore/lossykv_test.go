@@ -3,6 +3,7 @@ package etcdstore_test
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -92,7 +93,7 @@ func (txn *lossyTxn) Else(ops ...clientv3.Op) clientv3.Txn { txn.or = ops; retur
 func (txn *lossyTxn) writes(prefix string) bool {
 	for _, op := range append(txn.then, txn.or...) {
 		key := string(op.KeyBytes())
-		if (op.IsPut() || op.IsDelete()) && len(key) >= len(prefix) && key[:len(prefix)] == prefix {
+		if (op.IsPut() || op.IsDelete()) && strings.HasPrefix(key, prefix) {
 			return true
 		}
 	}
@@ -104,33 +105,44 @@ func (txn *lossyTxn) execute(ctx context.Context) (*clientv3.TxnResponse, error)
 }
 
 func (txn *lossyTxn) Commit() (*clientv3.TxnResponse, error) {
-	kv := txn.kv
-	kv.mu.Lock()
-	lost, late := kv.lose != nil && kv.lose(txn), kv.late
-	if lost && kv.skip > 0 {
-		kv.skip--
-		lost = false
-	}
-	if lost && kv.some == nil {
-		kv.lose = nil
-	}
-	if late = late || lost && kv.some != nil && rand.IntN(2) == 0; late && kv.some != nil {
-		kv.some.Go(func() {
-			time.Sleep(rand.N(500 * time.Millisecond))
-			_, _ = txn.execute(context.WithoutCancel(txn.ctx))
-		})
-	} else if lost && late {
-		kv.run = func() error {
-			_, err := txn.execute(context.WithoutCancel(txn.ctx))
-			return err
-		}
-	}
-	kv.mu.Unlock()
-	if !lost || !late {
+	lost, late := txn.kv.loses(txn)
+	if !late {
 		reply, err := txn.execute(txn.ctx)
 		if !lost || err != nil {
 			return reply, err
 		}
 	}
 	return nil, errNoReply
+}
+
+// loses reports whether the reply to a transaction is lost. A late transaction is executed later, and
+// its reply is lost.
+func (kv *lossyKV) loses(txn *lossyTxn) (lost, late bool) {
+	kv.mu.Lock()
+	defer kv.mu.Unlock()
+	if kv.lose == nil || !kv.lose(txn) {
+		return false, false
+	}
+	if kv.skip > 0 {
+		kv.skip--
+		return false, false
+	}
+	run := func() error {
+		_, err := txn.execute(context.WithoutCancel(txn.ctx))
+		return err
+	}
+	if kv.some == nil {
+		kv.lose = nil
+		if kv.late {
+			kv.run = run
+		}
+		return true, kv.late
+	}
+	if late = rand.IntN(2) == 0; late {
+		kv.some.Go(func() {
+			time.Sleep(rand.N(500 * time.Millisecond))
+			_ = run()
+		})
+	}
+	return true, late
 }
