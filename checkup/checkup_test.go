@@ -128,7 +128,6 @@ func TestHangingClient(t *testing.T) {
 	})
 }
 
-// A trial passes with a working store, and leaves nothing behind.
 // If no server replied, the error is a single line, with each reason once.
 func TestNoServerReplied(t *testing.T) {
 	t.Parallel()
@@ -147,6 +146,7 @@ func TestNoServerReplied(t *testing.T) {
 	}
 }
 
+// A trial passes with a working store, and leaves nothing behind.
 func TestTrial(t *testing.T) {
 	t.Parallel()
 	s := memstore.New()
