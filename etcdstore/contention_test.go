@@ -20,8 +20,8 @@ import (
 )
 
 // TestNothingIsLeft lets 128 waiters of three clients lock a name, and some of them give up.
-// Afterwards no watch, key or etcd lease is left. With DIBS_LONG=1 it takes longer, and counts
-// goroutines, too.
+// Afterwards no watch, key or etcd lease is left. With DIBS_LONG=1 it takes longer, and also counts
+// goroutines.
 func TestNothingIsLeft(t *testing.T) {
 	length, long := 3*time.Second, os.Getenv("DIBS_LONG") != ""
 	if long {

@@ -96,7 +96,7 @@ func (s *Store) end(ctx context.Context, rec record) (removed bool, err error) {
 func (s *Store) remove(ctx context.Context, rec record) (removed bool, err error) {
 	for range attempts {
 		removed, err = s.removeOnce(ctx, rec)
-		if rec.inDoubt && errors.Is(err, rpctypes.ErrNoSpace) { // etcd refuses late requests, too
+		if rec.inDoubt && errors.Is(err, rpctypes.ErrNoSpace) { // etcd also refuses late requests
 			rec.inDoubt = false
 			continue
 		}
