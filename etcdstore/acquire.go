@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -26,7 +27,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.AcquireRequest) (driver.Ac
 	if len(r.With) > 0 {
 		acquire = s.acquireAll
 	}
-	reply, err := acquire(ctx, r)
+	reply, err := again(func() (driver.AcquireReply, error) { return acquire(ctx, r) })
 	if err != nil {
 		return driver.AcquireReply{}, unavailable("acquire", r.Name, err)
 	}
@@ -50,24 +51,28 @@ var errAgain = errors.New("the queue changed each time")
 // attempts is how often a request is repeated if others change the queue at the same time.
 const attempts = 100
 
-func (s *Store) acquireOne(ctx context.Context, r driver.AcquireRequest) (reply driver.AcquireReply, err error) {
+// again repeats a request while it returns errAgain.
+func again[R any](do func() (R, error)) (reply R, err error) {
 	for range attempts {
-		rec, ok := s.records.get(r.Name, r.Token)
-		switch {
-		case !ok:
-			reply, err = s.acquireFirst(ctx, r)
-		case rec.ending:
-			err = first(s.finish(ctx, rec), errAgain)
-		case rec.created == 0:
-			reply, err = s.enter(ctx, r, rec) // the reply to an earlier request was lost
-		default:
-			reply, err = s.acquireAgain(ctx, r, rec)
-		}
-		if !errors.Is(err, errAgain) {
+		if reply, err = do(); !errors.Is(err, errAgain) {
 			break
 		}
 	}
 	return reply, err
+}
+
+func (s *Store) acquireOne(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	rec, ok := s.records.get(r.Name, r.Token)
+	switch {
+	case !ok:
+		return s.acquireFirst(ctx, r)
+	case rec.ending:
+		return driver.AcquireReply{}, cmp.Or(s.finish(ctx, rec), errAgain)
+	case rec.created == 0:
+		return s.enter(ctx, r, rec) // the reply to an earlier request was lost
+	default:
+		return s.acquireAgain(ctx, r, rec)
+	}
 }
 
 // acquireFirst sends the first request of a token.
@@ -75,7 +80,7 @@ func (s *Store) acquireFirst(ctx context.Context, r driver.AcquireRequest) (driv
 	if c, ok := ownertoken.ClientOf(r.Token); !ok || c.ID != r.Client {
 		// The application chose the token, so another process may have used it.
 		if found, err := s.adopt(ctx, r.Name, r.Token); err != nil || found {
-			return driver.AcquireReply{}, first(err, errAgain)
+			return driver.AcquireReply{}, cmp.Or(err, errAgain)
 		}
 	}
 	rec := record{name: r.Name, token: r.Token, value: newValue(r)}
@@ -83,16 +88,6 @@ func (s *Store) acquireFirst(ctx context.Context, r driver.AcquireRequest) (driv
 		return driver.AcquireReply{}, errAgain // another call did the same
 	}
 	return s.enter(ctx, r, rec)
-}
-
-// first returns the first error that is not nil.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // adopt makes a record for an entry that another process made. It returns false if there is none.
@@ -121,7 +116,7 @@ func (s *Store) enter(ctx context.Context, r driver.AcquireRequest, rec record) 
 	if !s.mayAdd(rec, sent+leaseTTL(r)) {
 		return driver.AcquireReply{}, errAgain
 	}
-	reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.request)), noneWithPrefix(s.keys.queue(r.Name))).
+	reply, err := s.cli.Txn(ctx).If(s.notCancelled(rec), noneWithPrefix(s.keys.queue(r.Name))).
 		Then(clientv3.OpPut(rec.key, rec.value.String(), clientv3.WithLease(lease.id))).Commit()
 	switch {
 	case err != nil:
@@ -142,13 +137,9 @@ func (s *Store) mayAdd(rec record, expires time.Duration) bool {
 	return ok
 }
 
-// notAdded removes the record of an entry that was not added, unless an earlier request had no
-// answer. It returns errAgain if etcd refused the request because a session ended.
+// notAdded is noneAdded for a single entry.
 func (s *Store) notAdded(ctx context.Context, rec record, err error, used ...*session) error {
-	if hasNoEffect(err) && !rec.inDoubt {
-		s.forgetUnsent(rec)
-	}
-	return s.afterRefusal(ctx, err, used...)
+	return s.noneAdded(ctx, []record{rec}, err, used...)
 }
 
 // forgetUnsent removes the record of an entry that no request can add.
@@ -196,7 +187,7 @@ func (s *Store) join(ctx context.Context, r driver.AcquireRequest, rec record, l
 		v.Queued, on = true, waits
 	}
 	prefix := s.keys.queue(r.Name)
-	mayEnter := absent(s.keys.cancelled(rec.request))
+	mayEnter := s.notCancelled(rec)
 	hold := clientv3.OpPut(rec.key, rec.value.String(), clientv3.WithLease(lease.id))
 	wait := clientv3.OpPut(rec.key, v.String(), clientv3.WithLease(on.id))
 	all := clientv3.OpGet(prefix, clientv3.WithPrefix())
@@ -252,15 +243,20 @@ func (s *Store) withdraw(ctx context.Context, r driver.AcquireRequest, rec recor
 	if _, err := s.end(ctx, rec); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	reply := s.busy(ctx, q, i, revision)
-	reply.Name, reply.Position = r.Name, 0
-	return reply, nil
+	return s.refuse(ctx, r.Name, q, i, revision), nil
 }
 
-// busy describes the queue to the request of a waiter, or of a try whose index is the queue's
-// length.
-func (s *Store) busy(ctx context.Context, q queue, i int, revision int64) driver.AcquireReply {
-	reply := driver.AcquireReply{Fence: s.fences.upTo(revision), Remaining: driver.WaiterTTL}
+// refuse describes the queue to a request that does not wait. i is its entry's index, or the queue's
+// length if it has none.
+func (s *Store) refuse(ctx context.Context, name string, q queue, i int, revision int64) driver.AcquireReply {
+	reply := s.busy(ctx, name, q, i, revision)
+	reply.Position = 0
+	return reply
+}
+
+// busy describes the queue to a waiter, whose entry has index i.
+func (s *Store) busy(ctx context.Context, name string, q queue, i int, revision int64) driver.AcquireReply {
+	reply := driver.AcquireReply{Name: name, Fence: s.fences.upTo(revision), Remaining: driver.WaiterTTL}
 	holders := q.holders()
 	reply.Position = i - len(holders) + 1
 	if len(holders) == 0 {
@@ -290,12 +286,10 @@ func (s *Store) try(ctx context.Context, r driver.AcquireRequest, rec record, le
 			if !rec.inDoubt {
 				s.forgetUnsent(rec)
 			}
-			reply := s.busy(ctx, q, len(q), revision)
-			reply.Name, reply.Position = r.Name, 0
-			return reply, nil
+			return s.refuse(ctx, r.Name, q, len(q), revision), nil
 		}
 		// All entries are holders, so none gets the name when another leaves.
-		reply, err := s.cli.Txn(ctx).If(absent(s.keys.cancelled(rec.request)), unchangedSince(s.keys.queue(r.Name), revision)).
+		reply, err := s.cli.Txn(ctx).If(s.notCancelled(rec), unchangedSince(s.keys.queue(r.Name), revision)).
 			Then(clientv3.OpPut(rec.key, rec.value.String(), clientv3.WithLease(lease.id))).Commit()
 		if err != nil {
 			return driver.AcquireReply{}, s.notAdded(ctx, rec, err, lease)

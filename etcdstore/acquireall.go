@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -13,25 +14,19 @@ import (
 
 // acquireAll acquires several names. The entries in all queues are created in a single revision, so
 // they have the same place among all requests: two requests never wait for each other.
-func (s *Store) acquireAll(ctx context.Context, r driver.AcquireRequest) (reply driver.AcquireReply, err error) {
-	for range attempts {
-		recs, known := s.recordsOf(r)
-		ending := slices.ContainsFunc(recs, func(rec record) bool { return rec.ending })
-		switch {
-		case known == 0:
-			reply, err = s.acquireAllFirst(ctx, r)
-		case known < len(recs) || ending: // the token lost some of the names
-			err = first(s.endAll(ctx, recs), errAgain)
-		case recs[0].created == 0:
-			reply, err = s.enterAll(ctx, r, recs) // the reply to an earlier request was lost
-		default:
-			reply, err = s.acquireAllAgain(ctx, r, recs)
-		}
-		if !errors.Is(err, errAgain) {
-			break
-		}
+func (s *Store) acquireAll(ctx context.Context, r driver.AcquireRequest) (driver.AcquireReply, error) {
+	recs, known := s.recordsOf(r)
+	ending := slices.ContainsFunc(recs, func(rec record) bool { return rec.ending })
+	switch {
+	case known == 0:
+		return s.acquireAllFirst(ctx, r)
+	case known < len(recs) || ending: // the token lost some of the names
+		return driver.AcquireReply{}, cmp.Or(s.endAll(ctx, recs), errAgain)
+	case recs[0].created == 0:
+		return s.enterAll(ctx, r, recs) // the reply to an earlier request was lost
+	default:
+		return s.acquireAllAgain(ctx, r, recs)
 	}
-	return reply, err
 }
 
 // recordsOf returns the records for all names in a request, and how many there are. The others have
@@ -118,7 +113,7 @@ func (s *Store) enterAll(ctx context.Context, r driver.AcquireRequest, recs []re
 
 // createAll adds the entries as holders, if a condition holds for the prefix of each queue.
 func (s *Store) createAll(ctx context.Context, r driver.AcquireRequest, recs []record, lease *session, sent time.Duration, free func(prefix string) clientv3.Cmp) (driver.AcquireReply, error) {
-	conditions := []clientv3.Cmp{absent(s.keys.cancelled(recs[0].request))}
+	conditions := []clientv3.Cmp{s.notCancelled(recs[0])}
 	var puts []clientv3.Op
 	for _, rec := range recs {
 		conditions = append(conditions, free(s.keys.queue(rec.name)))
@@ -134,7 +129,8 @@ func (s *Store) createAll(ctx context.Context, r driver.AcquireRequest, recs []r
 	return s.enteredAll(r, recs, lease, sent, reply.Header.Revision)
 }
 
-// noneAdded is notAdded for several entries.
+// noneAdded removes the records of entries that were not added, unless an earlier request had no
+// answer. It returns errAgain if etcd refused the request because a session ended.
 func (s *Store) noneAdded(ctx context.Context, recs []record, err error, used ...*session) error {
 	if hasNoEffect(err) && !recs[0].inDoubt {
 		s.forgetAll(recs)
@@ -166,9 +162,7 @@ func (s *Store) tryAll(ctx context.Context, r driver.AcquireRequest, recs []reco
 			if !recs[0].inDoubt {
 				s.forgetAll(recs)
 			}
-			reply := s.busy(ctx, q, len(q), revision)
-			reply.Name, reply.Position = recs[i].name, 0
-			return reply, nil
+			return s.refuse(ctx, recs[i].name, q, len(q), revision), nil
 		}
 	}
 	// The keys belong to locks of another library, in folders below the queues.
@@ -185,7 +179,7 @@ func (s *Store) joinAll(ctx context.Context, r driver.AcquireRequest, recs []rec
 	if err != nil {
 		return driver.AcquireReply{}, s.noneAdded(ctx, recs, err)
 	}
-	conditions := []clientv3.Cmp{absent(s.keys.cancelled(recs[0].request))}
+	conditions := []clientv3.Cmp{s.notCancelled(recs[0])}
 	var puts []clientv3.Op
 	for _, rec := range recs {
 		rec.value.Queued = true
@@ -220,7 +214,7 @@ func (s *Store) acquireAllAgain(ctx context.Context, r driver.AcquireRequest, re
 	case missing == len(recs) && recs[0].created == 0:
 		return driver.AcquireReply{}, errCancelled
 	case missing > 0: // the request releases the others
-		return driver.AcquireReply{}, first(s.endAll(ctx, recs), errAgain)
+		return driver.AcquireReply{}, cmp.Or(s.endAll(ctx, recs), errAgain)
 	}
 	return s.decideAll(ctx, r, recs, queues, places, revision, sent)
 }
@@ -231,8 +225,7 @@ func (s *Store) decideAll(ctx context.Context, r driver.AcquireRequest, recs []r
 	if blocked < 0 {
 		return s.holdAll(ctx, r, recs, revision, sent)
 	}
-	reply := s.busy(ctx, queues[blocked], places[blocked], revision)
-	reply.Name, reply.Position = recs[blocked].name, 0
+	reply := s.refuse(ctx, recs[blocked].name, queues[blocked], places[blocked], revision)
 	if !r.Queue {
 		return reply, s.endAll(ctx, recs)
 	}
@@ -253,12 +246,11 @@ func (s *Store) decideAll(ctx context.Context, r driver.AcquireRequest, recs []r
 func (s *Store) holdAll(ctx context.Context, r driver.AcquireRequest, recs []record, revision int64, sent time.Duration) (driver.AcquireReply, error) {
 	fence, ttl, stay := s.fences.seen(revision, 0), leaseTTL(r), true
 	if !recs[0].value.Queued {
-		fence = s.fences.of(entry{value: recs[0].value, created: recs[0].created, changed: recs[0].changed})
+		fence = s.fenceOf(recs[0])
 	}
 	for _, rec := range recs {
-		e := entry{value: rec.value}
-		stay = stay && s.stays(rec, e, ttl)
-		ttl = max(ttl, lasting(rec, e, ttl, sent))
+		stay = stay && s.stays(rec, ttl)
+		ttl = max(ttl, lasting(rec, ttl, sent))
 	}
 	if !stay {
 		if err := s.rebindAll(ctx, r, recs, ttl, fence); err != nil {
@@ -308,7 +300,9 @@ func (s *Store) waitOnAll(ctx context.Context, r driver.AcquireRequest, recs []r
 	return nil
 }
 
-// moveAll is move for several entries.
+// moveAll changes the values of entries, and binds them to a session. Their places in the queues stay
+// the same. It returns errAgain if an entry changed or ended since its record was made, so a late move
+// never undoes another.
 func (s *Store) moveAll(ctx context.Context, recs []record, to *session, change func(*value)) error {
 	var conditions []clientv3.Cmp
 	var puts []clientv3.Op
@@ -330,7 +324,8 @@ func (s *Store) moveAll(ctx context.Context, recs []record, to *session, change 
 	return nil
 }
 
-// sessionForAll is sessionFor for several entries, which share the session.
+// sessionForAll returns a session for a TTL, which the entries share. Their records keep a session that
+// is for these entries alone, so that it is revoked in the end.
 func (s *Store) sessionForAll(ctx context.Context, recs []record, client string, ttl time.Duration) (*session, error) {
 	spare := recs[0].spare
 	if spare != nil && spare.suits(ttl, s.clock.Check()) && !slices.ContainsFunc(recs, func(rec record) bool { return rec.spare != spare }) {

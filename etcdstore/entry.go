@@ -83,7 +83,7 @@ func (e entry) fenceRevision() int64 {
 	}
 }
 
-func (e entry) ttl() time.Duration { return time.Duration(e.TTL) * time.Millisecond }
+func (v value) ttl() time.Duration { return time.Duration(v.TTL) * time.Millisecond }
 
 // milliseconds rounds up.
 func milliseconds(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
@@ -127,6 +127,15 @@ func (q queue) granted() int {
 // find returns the index of a token's entry, or -1.
 func (q queue) find(token string) int {
 	return slices.IndexFunc(q, func(e entry) bool { return e.Token == token && !e.foreign })
+}
+
+// holder returns the index of a token's entry if it holds the name, or reserves it, and -1 otherwise.
+func (q queue) holder(token string) int {
+	i := q.find(token)
+	if i >= q.granted() || i >= 0 && q[i].pending() {
+		return -1
+	}
+	return i
 }
 
 // findKey returns the index of a key's entry, or -1.

@@ -15,7 +15,7 @@ const (
 	// readAtOnce is how many entries a request reads.
 	readAtOnce = 64
 
-	// concurrent is how many requests an Extend sends at the same time.
+	// concurrent is how many requests a call sends at the same time.
 	concurrent = 16
 )
 
@@ -114,7 +114,7 @@ func (x *extension) find(unknown []int) {
 		if r.Client != "" {
 			rec.value.Client = r.Client
 		}
-		rec.fence = max(rec.fence, x.s.fences.of(entry{value: rec.value, created: rec.created, changed: rec.changed}), r.Fence)
+		rec.fence = max(rec.fence, x.s.fenceOf(rec), r.Fence)
 		if rec.number == 0 && !x.s.records.add(&rec, "") {
 			return errAgain
 		}
@@ -131,7 +131,7 @@ func (x *extension) find(unknown []int) {
 // add plans the extension of an entry.
 func (x *extension) add(i int, rec record) {
 	x.recs[i] = rec
-	if x.s.stays(rec, entry{value: rec.value}, x.requests[i].TTL) {
+	if x.s.stays(rec, x.requests[i].TTL) {
 		x.staying = append(x.staying, i)
 		return
 	}
@@ -171,8 +171,7 @@ func (x *extension) keepSessions() {
 // rebind moves an entry to a session with the requested TTL.
 func (x *extension) rebind(i int) error {
 	rec, r := x.recs[i], x.requests[i]
-	e := entry{value: rec.value, key: rec.key, created: rec.created}
-	return x.s.rebind(x.ctx, rec, e, max(r.TTL, minTTL), max(rec.fence, r.Fence), x.sent)
+	return x.s.rebind(x.ctx, rec, max(r.TTL, minTTL), max(rec.fence, r.Fence), x.sent)
 }
 
 // verify reads the entries that stay: etcd says that a session lasts, but not that its entries exist.
@@ -243,13 +242,18 @@ func (x *extension) verifySession(on *session, some []int) {
 
 // each calls do for some requests, several at the same time, and records its errors.
 func (x *extension) each(some []int, do func(i int) error) {
+	concurrently(some, func(i int) { x.errs[i] = do(i) })
+}
+
+// concurrently calls do for all elements, several at the same time.
+func concurrently[E any](all []E, do func(E)) {
 	slots := make(chan struct{}, concurrent)
 	var group sync.WaitGroup
-	for _, i := range some {
+	for _, e := range all {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			x.errs[i] = do(i)
+			do(e)
 		})
 	}
 	group.Wait()

@@ -13,14 +13,14 @@ func (s *Store) decide(ctx context.Context, r driver.AcquireRequest, rec record,
 	rec.read(q[i])
 	rec.session = s.sessionOf(rec, q[i])
 	if i < q.granted() {
-		fence, err := s.hold(ctx, rec, q[i], i, revision, leaseTTL(r), sent)
+		fence, err := s.hold(ctx, rec, i, revision, leaseTTL(r), sent)
 		return driver.AcquireReply{Held: err == nil, Fence: fence}, err
 	}
-	if err := s.waitOn(ctx, r, rec, q[i], sent); err != nil {
+	if err := s.waitOnAll(ctx, r, []record{rec}, sent); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	reply := s.busy(ctx, q, i, revision)
-	reply.Name, reply.Ticket = r.Name, uint64(rec.created)
+	reply := s.busy(ctx, r.Name, q, i, revision)
+	reply.Ticket = uint64(rec.created)
 	s.watchGrant(r, rec, q[i-1])
 	return reply, nil
 }
@@ -30,30 +30,35 @@ func (rec *record) read(e entry) {
 	rec.value, rec.created, rec.changed = e.value, e.created, e.changed
 }
 
+// fenceOf returns the fence that a record's entry says, or zero.
+func (s *Store) fenceOf(rec record) uint64 {
+	return s.fences.of(entry{value: rec.value, created: rec.created, changed: rec.changed})
+}
+
 // hold makes a holder's entry last for a TTL, and returns its fence. i is its index in the queue,
 // which was read at a revision.
-func (s *Store) hold(ctx context.Context, rec record, e entry, i int, revision int64, ttl, sent time.Duration) (uint64, error) {
-	fence := s.fences.of(e)
+func (s *Store) hold(ctx context.Context, rec record, i int, revision int64, ttl, sent time.Duration) (uint64, error) {
+	fence := s.fenceOf(rec)
 	switch {
 	case rec.held:
 		fence = max(fence, rec.fence)
 	case fence == 0:
 		fence = s.fences.seen(revision, i)
 	}
-	if s.stays(rec, e, ttl) {
+	if s.stays(rec, ttl) {
 		err := s.sessions.keep(ctx, rec.session, ttl)
 		if err == nil {
 			err = s.extended(rec, ttl, fence, sent)
 		}
 		return fence, orAgain(err)
 	}
-	return fence, s.rebind(ctx, rec, e, ttl, fence, sent)
+	return fence, s.rebind(ctx, rec, ttl, fence, sent)
 }
 
-// stays reports whether an entry can stay on its session for a TTL. The entry tells other processes
-// its longest TTL.
-func (s *Store) stays(rec record, e entry, ttl time.Duration) bool {
-	return rec.session != nil && !e.Queued && ttl <= e.ttl() && rec.session.suits(ttl, s.clock.Check())
+// stays reports whether an entry can stay on its session for a TTL. Other processes read the entry's
+// longest TTL in its value, so a longer TTL needs a write.
+func (s *Store) stays(rec record, ttl time.Duration) bool {
+	return rec.session != nil && !rec.value.Queued && ttl <= rec.value.ttl() && rec.session.suits(ttl, s.clock.Check())
 }
 
 // orAgain returns errAgain for the end of a session.
@@ -65,13 +70,13 @@ func orAgain(err error) error {
 }
 
 // rebind moves a holder's entry to a session with a TTL.
-func (s *Store) rebind(ctx context.Context, rec record, e entry, ttl time.Duration, fence uint64, sent time.Duration) error {
-	ttl = lasting(rec, e, ttl, sent)
-	to, err := s.sessionFor(ctx, &rec, e.Client, ttl)
+func (s *Store) rebind(ctx context.Context, rec record, ttl time.Duration, fence uint64, sent time.Duration) error {
+	ttl = lasting(rec, ttl, sent)
+	to, err := s.sessionFor(ctx, &rec, rec.value.Client, ttl)
 	if err != nil {
 		return err
 	}
-	v := e.value
+	v := rec.value
 	if v.Queued {
 		v.Since = time.Now().UnixMilli()
 	}
@@ -88,14 +93,14 @@ func (s *Store) rebind(ctx context.Context, rec record, e entry, ttl time.Durati
 
 // lasting returns the TTL for a move, which never shortens a lease. If another process renewed the
 // lease, only the entry says its TTL.
-func lasting(rec record, e entry, ttl, now time.Duration) time.Duration {
+func lasting(rec record, ttl, now time.Duration) time.Duration {
 	switch {
-	case e.Queued:
+	case rec.value.Queued:
 		return ttl
 	case rec.session != nil:
 		return max(ttl, rec.expires-now)
 	default:
-		return max(ttl, e.ttl())
+		return max(ttl, rec.value.ttl())
 	}
 }
 
@@ -109,18 +114,11 @@ func (s *Store) sessionOf(rec record, e entry) *session {
 	return s.sessions.find(e.lease)
 }
 
-// sessionFor returns a session for a TTL. The record keeps a session that is for its entry alone,
-// so that it is revoked in the end.
+// sessionFor is sessionForAll for a single entry.
 func (s *Store) sessionFor(ctx context.Context, rec *record, client string, ttl time.Duration) (*session, error) {
-	if rec.spare != nil && rec.spare.suits(ttl, s.clock.Check()) {
-		if err := s.sessions.keep(ctx, rec.spare, ttl); !errors.Is(err, errEnded) {
-			return rec.spare, err
-		}
-	}
-	to, err := s.sessions.forTTL(ctx, client, ttl)
-	if err == nil && !to.shared {
-		s.keepSpare(rec, to)
-	}
+	recs := []record{*rec}
+	to, err := s.sessionForAll(ctx, recs, client, ttl)
+	*rec = recs[0]
 	return to, err
 }
 
@@ -186,25 +184,4 @@ func (s *Store) recordState(rec record, change func(*record)) (ok bool) {
 	})
 	s.leave(left)
 	return known && ok
-}
-
-// waitOn binds a waiter's entry to its client's session for waiters, and keeps the session.
-func (s *Store) waitOn(ctx context.Context, r driver.AcquireRequest, rec record, e entry, sent time.Duration) error {
-	waits, err := s.sessions.forWaiters(ctx, r.Client)
-	if err != nil {
-		return err
-	}
-	if e.lease != waits.id {
-		v := e.value
-		v.Queued = true
-		if err := s.move(ctx, &rec, v, waits); err != nil {
-			return err
-		}
-	}
-	rec.session = waits
-	if !s.recordState(rec, func(now *record) { now.expires = sent + waiterTTL }) {
-		return errAgain
-	}
-	s.sweeper.wakeAt(sent + waiterTTL)
-	return nil
 }

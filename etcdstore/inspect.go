@@ -17,10 +17,9 @@ import (
 )
 
 const (
-	shown         = 100  // holders or waiters in a state
-	inspected     = 50   // names in a single request
-	listed        = 1000 // keys in a single request
-	leasesAtATime = 16
+	shown     = 100  // holders or waiters in a state
+	inspected = 50   // names in a single request
+	listed    = 1000 // keys in a single request
 )
 
 // Inspect implements driver.Inspector.
@@ -112,7 +111,7 @@ func (s *Store) describe(e entry, left leaseTime) driver.Holder {
 	return h
 }
 
-// A leaseTime is what etcd says about a lease.
+// A leaseTime is the TTL of a lease in etcd, and its remaining time.
 type leaseTime struct{ granted, remaining time.Duration }
 
 // remaining returns the times of all holders' leases.
@@ -127,25 +126,18 @@ func (s *Store) remaining(ctx context.Context, queues []queue) (map[clientv3.Lea
 	}
 	var mu sync.Mutex
 	var failed error
-	var group sync.WaitGroup
-	slots := make(chan struct{}, leasesAtATime)
-	for _, id := range slices.Collect(maps.Keys(times)) {
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
-			reply, err := s.cli.TimeToLive(ctx, id)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			case err != nil:
-				failed = err
-			default:
-				times[id] = leaseTime{time.Duration(reply.GrantedTTL) * time.Second, max(time.Duration(reply.TTL)*time.Second, time.Millisecond)}
-			}
-		})
-	}
-	group.Wait()
+	concurrently(slices.Collect(maps.Keys(times)), func(id clientv3.LeaseID) {
+		reply, err := s.cli.TimeToLive(ctx, id)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		case err != nil:
+			failed = err
+		default:
+			times[id] = leaseTime{time.Duration(reply.GrantedTTL) * time.Second, max(time.Duration(reply.TTL)*time.Second, time.Millisecond)}
+		}
+	})
 	return times, failed
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A record is what this process knows about an entry. Other processes can delete or change the
-// entry, so etcd decides.
+// A record is this process's knowledge about an entry. Other processes can delete or change the entry,
+// so the record can be outdated: etcd decides.
 type record struct {
 	name    string
 	token   string

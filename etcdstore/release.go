@@ -31,13 +31,7 @@ func (s *Store) release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 	if rec, ok := s.records.get(r.Name, r.Token); ok && rec.held && !rec.ending && !r.Unreserve && r.Reserve <= 0 {
 		return s.end(ctx, rec)
 	}
-	for range attempts {
-		released, err := s.releaseFound(ctx, r)
-		if !errors.Is(err, errAgain) {
-			return released, err
-		}
-	}
-	return false, errAgain
+	return again(func() (bool, error) { return s.releaseFound(ctx, r) })
 }
 
 // releaseFound releases the entry that a read finds.
@@ -67,8 +61,8 @@ func (s *Store) findHolder(ctx context.Context, name, token string) (rec record,
 	if err != nil {
 		return rec, false, err
 	}
-	i := q.find(token)
-	if i < 0 || i >= q.granted() || q[i].pending() {
+	i := q.holder(token)
+	if i < 0 {
 		return rec, false, nil
 	}
 	e := q[i]
@@ -94,15 +88,11 @@ func (s *Store) end(ctx context.Context, rec record) (removed bool, err error) {
 // remove deletes an entry. It returns false if the entry does not exist. If a late request can add
 // the entry, remove leaves a mark, which that request compares.
 func (s *Store) remove(ctx context.Context, rec record) (removed bool, err error) {
-	for range attempts {
-		removed, err = s.removeOnce(ctx, rec)
-		if rec.inDoubt && errors.Is(err, rpctypes.ErrNoSpace) { // etcd also refuses late requests
-			rec.inDoubt = false
-			continue
-		}
-		if !errors.Is(err, errAgain) {
-			break
-		}
+	once := func() (bool, error) { return s.removeOnce(ctx, rec) }
+	removed, err = again(once)
+	if rec.inDoubt && errors.Is(err, rpctypes.ErrNoSpace) { // etcd also refuses late requests
+		rec.inDoubt = false
+		return again(once)
 	}
 	return removed, err
 }

@@ -3,7 +3,6 @@ package etcdstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,12 +21,7 @@ func (s *Store) Resize(ctx context.Context, r driver.AcquireRequest) (driver.Acq
 		return driver.AcquireReply{}, err
 	}
 	defer cancel()
-	var reply driver.AcquireReply
-	for range attempts {
-		if reply, err = s.resize(ctx, r); !errors.Is(err, errAgain) {
-			break
-		}
-	}
+	reply, err := again(func() (driver.AcquireReply, error) { return s.resize(ctx, r) })
 	if err != nil {
 		return driver.AcquireReply{}, unavailable("resize", r.Name, err)
 	}
@@ -41,18 +35,15 @@ func (s *Store) resize(ctx context.Context, r driver.AcquireRequest) (driver.Acq
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
-	i, granted := q.find(r.Token), q.granted()
 	blocked := q
-	if i >= 0 && i < granted && !q[i].Reserved && !q[i].pending() {
+	if i := q.holder(r.Token); i >= 0 && !q[i].Reserved {
 		other, fits := q.fitsResized(i, r)
 		if fits {
 			return s.writeWeight(ctx, r, q, i, revision, sent)
 		}
 		blocked = queue{other}
 	}
-	reply := s.busy(ctx, blocked, len(blocked), revision)
-	reply.Name, reply.Position = r.Name, 0
-	return reply, nil
+	return s.refuse(ctx, r.Name, blocked, len(blocked), revision), nil
 }
 
 // fitsResized reports whether a holder's new weight fits beside the other holders, each of which
@@ -99,7 +90,7 @@ func (s *Store) writeWeight(ctx context.Context, r driver.AcquireRequest, q queu
 	if q[i].exclusive() {
 		known = 0 // nobody joined
 	}
-	ttl := lasting(rec, q[i], r.TTL, sent)
+	ttl := lasting(rec, r.TTL, sent)
 	to, err := s.sessionFor(ctx, &rec, r.Client, ttl)
 	if err != nil {
 		return driver.AcquireReply{}, err

@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A letter tells a client that its lease was revoked. It ends after some minutes.
+// A letter notifies a client that its lease was revoked. etcd deletes it after some minutes.
 type letter struct {
 	Token  string `json:"token"`
 	Fence  uint64 `json:"fence,omitempty"`

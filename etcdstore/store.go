@@ -201,6 +201,9 @@ func unchanged(key string, changed int64) clientv3.Cmp {
 // absent is the condition that a key does not exist.
 func absent(key string) clientv3.Cmp { return exists(key, 0) }
 
+// notCancelled is the condition that a request to add an entry was not cancelled.
+func (s *Store) notCancelled(rec record) clientv3.Cmp { return absent(s.keys.cancelled(rec.request)) }
+
 // noneWithPrefix is the condition that no key has a prefix.
 func noneWithPrefix(prefix string) clientv3.Cmp {
 	c := absent(prefix)
@@ -214,18 +217,12 @@ func unchangedSince(prefix string, revision int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(prefix), "<", revision+1).WithPrefix()
 }
 
-// move writes an entry's value, and binds the entry to a session. Its place in the queue stays the
-// same. It returns errAgain if the entry changed or ended since the record was made, so a late move
-// never undoes another.
+// move is moveAll for a single entry.
 func (s *Store) move(ctx context.Context, rec *record, v value, to *session) error {
-	reply, err := s.cli.Txn(ctx).If(unchanged(rec.key, rec.changed)).
-		Then(clientv3.OpPut(rec.key, v.String(), clientv3.WithLease(to.id))).Commit()
-	if err != nil {
-		return s.afterRefusal(ctx, err, to)
+	recs := []record{*rec}
+	err := s.moveAll(ctx, recs, to, func(moved *value) { *moved = v })
+	if err == nil {
+		*rec = recs[0]
 	}
-	if !reply.Succeeded {
-		return errAgain
-	}
-	rec.value, rec.session, rec.changed = v, to, reply.Header.Revision
-	return nil
+	return err
 }

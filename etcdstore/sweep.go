@@ -47,14 +47,7 @@ func (w *sweeper) run() {
 	w.mu.Unlock()
 	over, next := w.s.records.expired(w.s.clock.Check())
 	w.wakeAt(next)
-	slots := make(chan struct{}, concurrent)
-	for _, rec := range over {
-		slots <- struct{}{}
-		go func() {
-			defer func() { <-slots }()
-			w.end(rec)
-		}()
-	}
+	concurrently(over, w.end)
 }
 
 // end removes an entry. If etcd does not answer, it tries again later: others can keep the entry's

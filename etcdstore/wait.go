@@ -198,8 +198,8 @@ func isReserved(before entry, kv *mvccpb.KeyValue) bool {
 	return ok && !before.Reserved && after.Reserved
 }
 
-// granted notifies a client that its waiter holds the name. Instead, the client of a multi-lock
-// repeats its request, as does any client if the session may have ended.
+// granted notifies a client that its waiter holds the name. The client of a multi-lock is notified to
+// retry instead. So is a client whose session may have ended.
 func (s *Store) granted(in *inbox, rec record, fence uint64, retry bool) {
 	at := s.clock.Check()
 	waits, certain := false, false
@@ -211,7 +211,7 @@ func (s *Store) granted(in *inbox, rec record, fence uint64, retry bool) {
 		certain = !retry && now.session != nil && now.session.lasts(at)
 		if certain {
 			now.held, now.fence = true, fence
-			now.expires += driver.WaiterTTL - waiterTTL // the first TTL also counts from the last request
+			now.expires += driver.WaiterTTL - waiterTTL // the first TTL counts from the last request, too
 		}
 	})
 	switch {

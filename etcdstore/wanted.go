@@ -21,8 +21,8 @@ func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 	if err != nil {
 		return false, unavailable("notify wanted", r.Name, err)
 	}
-	i := q.find(r.Token)
-	if i < 0 || i >= q.granted() || q[i].Reserved || q[i].pending() {
+	i := q.holder(r.Token)
+	if i < 0 || q[i].Reserved {
 		return false, nil
 	}
 	if len(q.waiters()) > 0 {
