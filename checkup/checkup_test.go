@@ -128,6 +128,24 @@ func TestHangingClient(t *testing.T) {
 	})
 }
 
+// If no server replied, the error is a single line, with each reason once.
+func TestNoServerReplied(t *testing.T) {
+	t.Parallel()
+	silent, closed := errors.New("no reply"), errors.New("connection refused")
+	_, err := checkup.Collect(t.Context(), func(_ context.Context, r *checkup.Report) error {
+		for _, reason := range []error{silent, closed, silent} {
+			r.Visited(reason)
+		}
+		return nil
+	})
+	if want := "dibs: doctor: store unavailable: no reply; connection refused"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if !errors.Is(err, silent) || !errors.Is(err, closed) || !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("a cause is missing in %v", err)
+	}
+}
+
 // A trial passes with a working store, and leaves nothing behind.
 func TestTrial(t *testing.T) {
 	t.Parallel()

@@ -30,8 +30,8 @@ const (
 type Report struct {
 	mu       sync.Mutex
 	found    Findings
-	reached  bool  // a server replied
-	failures error // why other servers did not
+	reached  bool     // a server replied
+	failures failures // why other servers did not
 }
 
 // Collect calls examine, which visits the servers of a store, and returns the findings. It returns soon
@@ -51,16 +51,19 @@ func Collect(ctx context.Context, examine func(context.Context, *Report) error) 
 func (r *Report) Visited(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.reached, r.failures = r.reached || err == nil, errors.Join(r.failures, err)
+	r.reached, r.failures = r.reached || err == nil, r.failures.with(err)
 }
 
 // end returns the findings. cut is the error for an examination cut short, or nil.
 func (r *Report) end(cut error) (Findings, error) {
 	r.mu.Lock()
-	reached, failures := r.reached, r.failures
+	reached, why := r.reached, append(failures(nil).with(cut), r.failures...)
 	r.mu.Unlock()
 	if !reached {
-		return nil, unreachable(cmp.Or(errors.Join(cut, failures), errors.New("the client knows no server")))
+		if len(why) == 0 {
+			why = why.with(errors.New("the client knows no server"))
+		}
+		return nil, unreachable(why)
 	}
 	if cut != nil {
 		r.add(Finding{
@@ -98,3 +101,25 @@ func (r *Report) Findings() Findings {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(a.Node, b.Node))
 	})
 }
+
+// failures are the errors of several servers. Their text is a single line, with each text once.
+type failures []error
+
+func (f failures) with(err error) failures {
+	if err == nil {
+		return f
+	}
+	return append(f, err)
+}
+
+func (f failures) Error() string {
+	var texts []string
+	for _, err := range f {
+		if text := err.Error(); !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (f failures) Unwrap() []error { return f }

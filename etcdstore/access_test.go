@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,6 +52,30 @@ func enableAuth(t *testing.T, cli *clientv3.Client, prefix, password string) {
 	try(cli.UserGrantRole(ctx, "dibs", "locks"))
 	try(cli.AuthEnable(ctx))
 	must(t, errors.Join(errs...))
+}
+
+// A token from a login is not known to the other members at once. A watch on such a member fails for
+// a moment; the store should not report this as a lost connection.
+func TestWatchAfterLogin(t *testing.T) {
+	t.Parallel()
+	const prefix, password, clients = "locks/", "secret", 40
+	c := startCluster(t, "--bcrypt-cost=4") // fast logins
+	enableAuth(t, newClient(t, c.Members...), prefix, password)
+	first := make(chan driver.Event, clients)
+	for range clients {
+		cli := newClientWith(t, clientv3.Config{Endpoints: c.Endpoints(), Username: "dibs", Password: password})
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		go func() {
+			var once sync.Once
+			_ = etcdstore.New(cli, etcdstore.Prefix(prefix)).Watch(ctx, "client", nil, func(e driver.Event) { once.Do(func() { first <- e }) })
+		}()
+	}
+	for range clients {
+		if e := <-first; e.Kind != driver.EventConnected {
+			t.Errorf("the first event is %+v, want EventConnected", e)
+		}
+	}
 }
 
 // A client with a namespace sees its own keys only.

@@ -104,9 +104,9 @@ func TestMembers(t *testing.T) {
 // machine.
 const longestIdle = 2*longSession + 30*time.Second
 
-func startCluster(t *testing.T) *etcdtest.Cluster {
+func startCluster(t *testing.T, args ...string) *etcdtest.Cluster {
 	t.Helper()
-	c, err := etcdtest.StartCluster(members)
+	c, err := etcdtest.StartCluster(members, args...)
 	skipOrFail(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {

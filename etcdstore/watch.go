@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -36,12 +38,21 @@ func (s *Store) Watch(ctx context.Context, client string, _ func() bool, on func
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		in.send(driver.Event{Kind: driver.EventDisconnected, Err: unavailable("watch", "", err)})
 		if time.Since(begin) > longestPause {
 			pause = firstPause
 		}
+		if !isNewLogin(err) || pause == longestPause {
+			in.send(driver.Event{Kind: driver.EventDisconnected, Err: unavailable("watch", "", err)})
+		}
 		sleep(ctx, pause)
 	}
+}
+
+// isNewLogin reports whether a member does not know the client's login, which another member accepted.
+// The other members learn of it a moment later. The etcd client repeats other requests, but no watch:
+// its error is only the text of the server's error.
+func isNewLogin(err error) bool {
+	return strings.Contains(err.Error(), rpctypes.ErrInvalidAuthToken.Error())
 }
 
 // Pauses before a watch begins again.
