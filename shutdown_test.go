@@ -376,7 +376,7 @@ func TestShutdownInHooks(t *testing.T) {
 	})
 }
 
-// A campaign in work under a lock ends, too: its term would begin resigned.
+// A campaign in work under a lock also ends: its term would begin resigned.
 func TestShutdownEndsANestedCampaign(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := memstore.New()

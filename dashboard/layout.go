@@ -206,7 +206,7 @@ func (l layout) chains() []int {
 			seen[n] = true
 			chain = append(chain, n)
 		}
-		if next[chain[len(chain)-1]] == first { // a cycle: its first node stays alone, too
+		if next[chain[len(chain)-1]] == first { // a cycle: its first node also stays alone
 			chain = chain[1:]
 		}
 		for _, n := range chain[:len(chain)-1] {

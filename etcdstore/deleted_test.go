@@ -40,7 +40,7 @@ func TestEntriesAreDeleted(t *testing.T) {
 			if err := other.Unlock(); what != "all" && err != nil {
 				t.Error(err)
 			}
-			next := <-waited // its entry may be among the deleted ones, too
+			next := <-waited // its entry may also have been deleted
 			if err := next.Unlock(); what != "all" && err != nil {
 				t.Error(err)
 			}

@@ -539,8 +539,8 @@ func TestForeignFolderHidesNobody(t *testing.T) {
 	must(t, mustHold(t, o.lease, o.err).Unlock())
 }
 
-// A slash in a name ends a foreign lock's folder, so the prefix should contain it. A percent sign is
-// also escaped.
+// A slash in a name ends a foreign lock's folder, so the prefix should contain it. A percent sign
+// must also be escaped.
 func TestForeignNames(t *testing.T) {
 	t.Parallel()
 	m := newMixed(t)

@@ -88,7 +88,7 @@ func handoff(b *testing.B, s *etcdtest.Server, endpoint string, hold time.Durati
 	b.ReportMetric(0, "ns/op")
 }
 
-// sampled is what samplePath itself adds to the counters.
+// sampled contains, for each unit, how much a sample of samplePath adds to the counters.
 var sampled = map[string]float64{"writes": 1, "requests": 2, "messages": 4}
 
 // A line is a queue of waiters for a name.

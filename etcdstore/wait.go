@@ -211,7 +211,7 @@ func (s *Store) granted(in *inbox, rec record, fence uint64, retry bool) {
 		certain = !retry && now.session != nil && now.session.lasts(at)
 		if certain {
 			now.held, now.fence = true, fence
-			now.expires += driver.WaiterTTL - waiterTTL // the first TTL counts from the last request, too
+			now.expires += driver.WaiterTTL - waiterTTL // the first TTL also counts from the last request
 		}
 	})
 	switch {

@@ -64,7 +64,7 @@ func (s *Store) migrateWith(ctx context.Context, conn *sql.Conn, to int, up func
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), driver.OperationTimeout)
 		defer cancel()
-		_, _ = conn.ExecContext(closing, "DO RELEASE_LOCK("+migrateLockSQL+")", lock) // it ends with the connection, too
+		_, _ = conn.ExecContext(closing, "DO RELEASE_LOCK("+migrateLockSQL+")", lock) // it also ends with the connection
 	}()
 	version, err := s.versionOrForeign(ctx, conn)
 	if err != nil || version >= to {

@@ -95,7 +95,7 @@ func (p *pings) run(ctx context.Context) {
 		case !p.busy():
 			pinged = false
 		case p.sub.Ping("") != nil:
-			return // the reader gets an error, too
+			return // the reader also gets an error
 		default:
 			pinged = true
 		}

@@ -15,7 +15,7 @@ const (
 )
 
 // An unused counts acquires, so the table does not grow with the number of names ever used. It
-// begins at a random number: processes that acquire only a few names remove some, too.
+// begins at a random number: even processes that acquire only a few names remove some.
 type unused struct {
 	mu      sync.Mutex
 	counted int  // since the last removal

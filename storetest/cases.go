@@ -54,7 +54,7 @@ func idempotent(t *testing.T, s *driver.Full) {
 	if h := p.holder("n"); h != "" {
 		t.Errorf("still held by %s: one release must undo all repeated acquires", h)
 	}
-	// A repeated acquire keeps the queue entry, too.
+	// A repeated acquire also keeps the queue entry.
 	holder := p.newRequest("n")
 	p.mustAcquire(holder)
 	first = p.mustQueue(r, 1)
@@ -254,7 +254,7 @@ func cancel(t *testing.T, s *driver.Full) {
 	p.mustAcquire(held)
 	p.mustQueue(first, 1)
 	p.mustQueue(second, 2)
-	for _, r := range []driver.AcquireRequest{first, held, held} { // cancel twice, too
+	for _, r := range []driver.AcquireRequest{first, held, held} { // also cancel twice
 		if err := s.Cancel(operationContext(t), r); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/dibslock/dibs/storetest"
 )
 
-// small is a store without optional interfaces. All others in this file are, too.
+// small is a store without optional interfaces, like all others in this file.
 type small struct{ driver.Store }
 
 func newSmall() driver.Store { return small{memstore.New()} }

@@ -34,14 +34,14 @@ func (o *opened) explain(err error) error {
 	case badCertificate(err):
 		lines = append(lines, "to trust the certificate: ca=FILE in the URL, and server_name=NAME if it is for another name")
 	case errors.Is(err, context.DeadlineExceeded), strings.Contains(err.Error(), "no reply in time"):
-		silent := o.whySilent()
-		switch {
-		case silent == nil:
+		why := o.whySilent()
+		if why == nil {
 			lines = append(lines, "if the store is slow or has very many keys, allow more time: --timeout 30s")
-		case strings.HasPrefix(o.location, "etcd://"):
-			lines = append(lines, "no server can be reached: "+silent.Error(), "if this port is for TLS: etcds://")
-		default:
-			lines = append(lines, "no server can be reached: "+silent.Error())
+			break
+		}
+		lines = append(lines, "no server can be reached: "+why.Error())
+		if strings.HasPrefix(o.location, "etcd://") {
+			lines = append(lines, "if this port is for TLS: etcds://")
 		}
 	case errors.Is(err, dibs.ErrUnavailable):
 		lines = append(lines, "to check the store: dibs doctor")

@@ -139,7 +139,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// A server with a password is used without HELLO, too.
+// A server with a password is also used without HELLO.
 func TestProxyWithPassword(t *testing.T) {
 	t.Parallel()
 	s, _ := redistest.StartTLS(t, "--requirepass", password)

@@ -28,7 +28,7 @@ const (
 	tickPolls  = 10                    // in a tick, unless they would take too long
 	roundTicks = 180                   // in which each waiter polls once
 	pollDelay  = 2 * time.Second       // the longest delay
-	latestPoll = 3 * time.Second       // from now, well before WaiterTTL: a poll is a heartbeat, too
+	latestPoll = 3 * time.Second       // from now, well before WaiterTTL: a poll is also a heartbeat
 )
 
 // delay returns when a waiter should poll, given its desired pause.

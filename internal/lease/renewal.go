@@ -14,8 +14,8 @@ import (
 const LeastRetry = 10 * time.Millisecond
 
 // renewWindow is how early a renewal can be sent to share a batch, or a tenth of the TTL. With
-// 1,000 leases and a TTL of 30 s, a client sends 20 requests a minute instead of 520, and renews 11
-// % more leases. With a longer window, single leases would be renewed after 7 s.
+// 1,000 leases and a TTL of 30 s, a client sends 20 requests a minute instead of 520, and renews
+// 11 % more leases. With a longer window, single leases would be renewed after 7 s.
 const renewWindow = 3 * time.Second
 
 // NextAction returns when the next renewal is due, or the deadline if it is earlier. A renewal can
@@ -84,7 +84,7 @@ func (t *Times) SendAgain(now, sent time.Duration) {
 }
 
 // Doubt makes the lease due for renewal, because the store may have lost it at a time, unless it was
-// renewed since then. A renewal on its way will show it, too.
+// renewed since then. A renewal on its way will also show it.
 func (t *Times) Doubt(now, since time.Duration) {
 	if t.deadlineFrom <= since && t.attempts == 0 {
 		t.renewAt = now

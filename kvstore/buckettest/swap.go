@@ -115,7 +115,7 @@ func newRevisions(ctx context.Context, a, b kvstore.Bucket) error {
 				return err
 			}
 		}
-		next, err := write(ctx, b, key, v.Bytes, v.Revision) // the same value is a change, too
+		next, err := write(ctx, b, key, v.Bytes, v.Revision) // the same value is also a change
 		if err != nil {
 			return err
 		}

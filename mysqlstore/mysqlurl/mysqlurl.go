@@ -142,7 +142,7 @@ func configOf(values url.Values) (*mysql.Config, error) {
 		return nil, errors.New("invalid parameter: " + see)
 	}
 	config.InterpolateParams = true
-	config.Logger = &mysql.NopLogger{} // each error is returned, too
+	config.Logger = &mysql.NopLogger{} // each error is also returned
 	if _, err := mysql.NewConnector(config); err != nil {
 		return nil, errors.New("collation: the library does not allow it with interpolateParams, which dibs sets; " + see)
 	}

@@ -17,7 +17,7 @@ func init() { register.Plugin("dibsvet", New) }
 
 // Settings contains the linter's settings in .golangci.yml.
 type Settings struct {
-	NoFence bool     `json:"nofence"` // run the check nofence, too
+	NoFence bool     `json:"nofence"` // also run the check nofence
 	Disable []string `json:"disable"` // names of disabled checks
 }
 

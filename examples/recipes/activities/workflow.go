@@ -28,7 +28,7 @@ func WithLock(ctx workflow.Context, name string, do func(ctx workflow.Context, h
 		return err
 	}
 	defer func() {
-		ctx, cancel := workflow.NewDisconnectedContext(ctx) // a cancelled workflow releases, too
+		ctx, cancel := workflow.NewDisconnectedContext(ctx) // a cancelled workflow also releases
 		defer cancel()
 		ctx = workflow.WithScheduleToCloseTimeout(ctx, ttl)
 		if err := workflow.ExecuteActivity(ctx, a.Release, held).Get(ctx, nil); err != nil {

@@ -130,7 +130,7 @@ type step struct {
 	minHold     time.Duration
 	work        time.Duration
 	reusesToken bool   // uses one of its worker's earlier tokens
-	attaches    bool   // another client extends the lease, too
+	attaches    bool   // another client also extends the lease
 	inspects    bool   // inspects the store while it holds
 	resizes     bool   // upgrades or downgrades while it holds
 	during      func() // runs while it holds

@@ -320,7 +320,7 @@ func extendHandOff(w *world) error {
 		lease, err := third.Mutex("n").TryLock(w.t.Context())
 		held := time.Since(granted)
 		switch {
-		case errors.Is(err, dibs.ErrBusy) && held < minHold+5*time.Minute: // it was extended, too
+		case errors.Is(err, dibs.ErrBusy) && held < minHold+5*time.Minute: // it was also extended
 			time.Sleep(w.upTo(10 * time.Second))
 			continue
 		case err != nil:

@@ -43,7 +43,7 @@ func (l *link) run() {
 	server.Close()
 }
 
-// connect connects to the server when bytes may pass, because a handshake is bytes, too.
+// connect connects to the server when bytes may pass, because a handshake also sends bytes.
 // If bytes are lost, it keeps the client waiting for a Thaw.
 func (l *link) connect() *net.TCPConn {
 	if !l.waitFlowing() {

@@ -12,7 +12,12 @@ func (a *Account) credential() *syscall.Credential {
 }
 
 // Pause stops the process and keeps its connections open, as when its machine is suspended.
-func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
+func (p *Process) Pause() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return awaitStop(p.Pid())
+}
 
 // Resume ends a Pause.
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }

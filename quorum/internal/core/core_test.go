@@ -220,7 +220,7 @@ func TestRelinquishedVoteDoesNotCount(t *testing.T) {
 	b.pass(20 * time.Millisecond) // it is sent again
 	again := b.message(0, Acquire)
 	b.do(b.m.Answer(again, vote(msg.Acquire.Vote.Fence), b.now))
-	b.accept(1) // which was relinquished, too
+	b.accept(1) // which was also relinquished
 	if len(b.seen) > 0 {
 		t.Error("granted with a vote that a message under way may still relinquish")
 	}

@@ -53,7 +53,7 @@ func (h *health) record(ctx context.Context, sent time.Time, err error) {
 	h.change(func(s *state, now time.Time) *Report {
 		if !errors.Is(err, dibs.ErrUnavailable) {
 			if s.answers.succeeded(now) {
-				time.AfterFunc(notified, h.recheck) // by then notifications may be back, too
+				time.AfterFunc(notified, h.recheck) // by then notifications may also be back
 			}
 			return s.report(now)
 		}

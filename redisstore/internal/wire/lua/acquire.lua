@@ -141,7 +141,7 @@ for i = 2, #ARGV, 6 do
   if now > tonumber(ARGV[i + 2]) then
     answer = 0
   else
-    -- The whole queue was lost: the waiters before this one come back, too.
+    -- The whole queue was lost: the waiters before this one also come back.
     if entry ~= '' and string.find(former, '+', 1, true) and not is_holder(token) then has_waiters = true end
     if has_waiters and not served and not holder and not is_holder(token) then
       -- A lease expired, or another library deleted the key without a hand-off. The

@@ -26,7 +26,7 @@ end
 
 -- channels_of returns the channels on which clients wait for a lock: the one of RLock, and
 -- those of the first waiters of RFairLock. A waiter whose time is over may be dead, so the one
--- behind it is included, too.
+-- behind it is also included.
 local function channels_of(key)
   local most, base = 16, name_in('redisson_lock__channel', key)
   local channels, time = { base }, nil

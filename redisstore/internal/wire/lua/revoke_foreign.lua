@@ -33,8 +33,8 @@ local function is_same()
   return true
 end
 
--- A value that is not unique is compared with its expiry, too. The two clock readings are
--- rounded, so they differ by 2 ms at most.
+-- If a value is not unique, its expiry is also compared. The two clock readings are rounded, so
+-- they differ by 2 ms at most.
 local function expires_as_described()
   local ttl = redis.call('PTTL', lock)
   if ttl < 0 then return false end -- it may be anything by now

@@ -215,7 +215,7 @@ func twoLevels(ctx context.Context, locks *dibs.Client) error {
 	})
 }
 
-// There is no fix: with a name, the parameter would replace ctx in the go statement, too.
+// There is no fix: with a name, the parameter would also replace ctx in the go statement.
 func blankWithGoStatement(ctx context.Context, locks *dibs.Client) error {
 	return locks.Mutex("a").Do(ctx, func(_ context.Context) error {
 		go save(ctx)
