@@ -19,7 +19,8 @@ type Doer interface {
 }
 
 // Call runs fn while holding the lock, as Do does, and returns fn's value. It returns the value
-// even if fn or the release fails. Its errors are those of Do. A nil lock or fn is ErrInvalid.
+// even if fn or the release fails. Its errors are those of Do. If the lock or fn is nil, Call
+// returns ErrInvalid.
 func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T, error), options ...Option) (T, error) {
 	var value T
 	switch {
@@ -41,8 +42,8 @@ func Call[T any](ctx context.Context, lock Doer, fn func(ctx context.Context) (T
 //	pay := dibs.Wrap(func(o Order) dibs.Doer { return locks.Mutex("order:" + o.ID) }, svc.Pay)
 //	err := pay(ctx, order)
 //
-// Each call returns ErrInvalid if fn or lock is nil, or if lock returns nil. OwnerToken among the
-// options has the same effect, because a token is for a single call.
+// Each call returns ErrInvalid if fn or lock is nil, or if lock(arg) is nil. It also returns
+// ErrInvalid if the options contain OwnerToken: a token is for a single call.
 func Wrap[A any](lock func(A) Doer, fn func(ctx context.Context, arg A) error, options ...Option) func(ctx context.Context, arg A) error {
 	return func(ctx context.Context, arg A) error {
 		doer, err := doerFor(lock, arg, options)

@@ -13,8 +13,9 @@
 //	}, dibs.Wait(3*time.Second))
 //
 // A [Client] creates locks on a store. For Redis, import the package for your client library:
-// goredisstore, rueidisstore or redigostore. Package memstore is a store for tests and single
-// processes.
+// goredisstore, rueidisstore or redigostore. Packages pgstore and mysqlstore use a database,
+// package localstore uses a file, and package quorum uses several independent servers. Package
+// memstore is a store for tests and single processes.
 //
 // The locks are [Mutex], [RWMutex], [Semaphore], [MultiMutex] (several names together), [Election]
 // and [Once] (a periodic job). Each name has a FIFO wait queue. A held lock is a [Lease].
@@ -25,7 +26,8 @@
 //   - Exclusion: in a store, the unexpired leases on a name never exceed its limit. A mutex's limit
 //     is a single lease.
 //   - The holder knows first: a lost lease's context ends before the store can grant the name to
-//     anyone else. [Lease.Err] also compares the clock itself.
+//     anyone else. [Lease.Err] compares the clock with the lease's deadline, so it does not depend
+//     on a timer.
 //   - FIFO: waiters are served in the order in which the store received them. A release grants the
 //     lock to the first waiter, or to the first waiters that fit, in the same atomic step.
 //   - A failed or cancelled call leaves no lock behind.
@@ -67,8 +69,9 @@
 // # Errors
 //
 // Use errors.Is with [ErrBusy], [ErrLost], [ErrReleased], [ErrUnavailable], [ErrWrongType],
-// [ErrReentrant], [ErrInvalid] and [ErrClosed]. [BusyError], [LostError], [WrongTypeError] and
-// [UnavailableError] contain the details. If the context ended before anything was sent to the
-// store, the error is the context's cause. If the context ends during the wait, the error is
-// ErrBusy together with that cause. docs/guide.md says which error to handle first, and how.
+// [ErrReentrant], [ErrInvalid] and [ErrClosed], and for a periodic job with [ErrSkipped].
+// [BusyError], [LostError], [WrongTypeError] and [UnavailableError] contain the details. If the
+// context ended before anything was sent to the store, the error is the context's cause. If the
+// context ends during the wait, the error is ErrBusy together with that cause. docs/guide.md says
+// which error to handle first, and how.
 package dibs

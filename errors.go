@@ -17,8 +17,8 @@ var (
 	// ErrReleased means that the lease was used after its own Unlock.
 	ErrReleased = errors.New("dibs: lease released")
 	// ErrReentrant means that the context already carries a lease on the name, so a wait would
-	// never end. Lock and TryLock both return it: see [Reentrant]. It also means that another call
-	// or lease of the Client uses the call's OwnerToken.
+	// never end. Lock and TryLock both return ErrReentrant: see [Reentrant]. ErrReentrant also
+	// means that another call or lease of the Client uses the call's OwnerToken.
 	ErrReentrant = errors.New("dibs: already held in this context")
 	// ErrClosed means that the Client was closed.
 	ErrClosed = errors.New("dibs: client closed")
@@ -88,7 +88,7 @@ type Reason string
 // Reasons in a LostError.
 const (
 	ReasonExpired Reason = "expired"  // not renewed in time
-	ReasonMissing Reason = "missing"  // not in the store any more: released by another owner, deleted, or lost by the store
+	ReasonMissing Reason = "missing"  // not in the store any more: released with the same token elsewhere, expired, deleted, or lost by the store
 	ReasonRevoked Reason = "revoked"  // an operator released it
 	ReasonMaxHold Reason = "max_hold" // MaxHold passed
 	ReasonClosed  Reason = "closed"   // Client.Close released it

@@ -12,9 +12,9 @@ import (
 // If ctx carries a lease, Fence no longer finds that lease in the new context. FenceOf still finds
 // it for other names. An inner lease or WithFence hides this fence in the same way.
 //
-// The new context carries a fence, but no lease. Functions that need a lease, such as the Guard and
-// ReleaseIn of the database stores, therefore return ErrInvalid. They do so even if ctx carries a
-// lease, because the caller means the innermost lock.
+// The new context carries a fence, but no lease. Functions that need a lease, such as Guard and
+// ReleaseIn of the database stores, return ErrInvalid in the new context. They do not fall back to
+// a lease that ctx carries: that lease may be for another lock.
 func WithFence(ctx context.Context, name string, fence uint64) context.Context {
 	return &carriedFence{ctx, name, fence}
 }

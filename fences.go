@@ -17,9 +17,10 @@ import (
 // neither does its Fence.
 //
 // n is from 1 to 1,000,000. The lease must hold a single name exclusively, and must not be
-// attached. Otherwise ReserveFences returns ErrInvalid, as it does if the store cannot reserve
-// fences. It returns ErrLost or ErrReleased if the lease ended. It returns ErrUnavailable if the
-// store does not answer before ctx or the operation timeout ends: then no fence is reserved.
+// attached. If the lease does not meet these conditions, or the store cannot reserve fences,
+// ReserveFences returns ErrInvalid. It returns ErrLost or ErrReleased if the lease ended. It
+// returns ErrUnavailable if the store does not answer before ctx or the operation timeout ends:
+// then no fence is reserved.
 //
 // A fence is roughly the time in µs. If fences are reserved faster than one per µs, they run ahead
 // of the store's clock. If the server then fails over to a replica without these fences, it can

@@ -27,9 +27,9 @@ import (
 // events, in a goroutine that exists only while hooks are queued.
 //
 // A slow hook can delay its call and other hooks, but nothing more. The queue of hooks is bounded.
-// It contains at most one RenewFailed per lease. While 10,000 events wait, new events except Lost
-// are dropped. Close waits at most one operation timeout for queued hooks; the remaining hooks run
-// after Close returned.
+// It contains at most one RenewFailed per lease. While 10,000 events wait, new Renewed, RenewFailed
+// and Degraded events are dropped. Close waits at most one operation timeout for queued hooks; the
+// remaining hooks run after Close returned.
 //
 // A hook that panics or calls runtime.Goexit leaves no lease behind. If AcquireEnd panics or exits,
 // the lease is unlocked, because no caller receives it. In a call's goroutine, the panic reaches

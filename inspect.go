@@ -108,7 +108,8 @@ func (c *Client) inspectAll(ctx context.Context, names []string) ([]driver.State
 }
 
 // Revoke ends the lease of a holder returned by Inspect, and grants the name to the next waiter.
-// The holder receives reason in LostError.Message. reason is a line of at most 256 bytes, or empty.
+// The holder finds the reason in LostError.Message. The reason is a line of at most 256 bytes, or
+// empty.
 //
 // The holder's fence identifies the lease. So an operator can pass Holder{Fence: fence} with a
 // fence from a log. If the fence is zero, the holder's token identifies the lease. The token must

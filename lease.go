@@ -85,8 +85,9 @@ func (handle *Lease) Name() string {
 // detected their loss. Fences are not consecutive. They are roughly the time in µs since 1970, and
 // fit in a signed 64-bit column.
 //
-// An attached lease returns its handle's fence, which is zero after NewHandle. For several names
-// use FenceOf.
+// The fence of an attached lease comes from the Handle that [Client.Attach] received. A Handle made
+// by [NewHandle] contains no fence, so Fence returns zero. For a lease on several names, use
+// FenceOf.
 func (handle *Lease) Fence() uint64 {
 	if handle.isZero() {
 		return 0
@@ -134,9 +135,9 @@ func (handle *Lease) Deadline() time.Time {
 }
 
 // Err returns nil while the lease is held, ErrReleased after its Unlock, and a *LostError after a
-// loss. Err does no I/O. It compares the clock with the lease's deadline, so it is correct even
-// right after a pause of the process. The holder should call it just before a write that must not
-// come late. A write already in progress can only be rejected by its fence.
+// loss. Err does no I/O. It compares the clock with the lease's deadline, so its result is correct
+// even right after a pause of the process. The holder should call Err just before a write that must
+// not come late. A write already in progress can only be rejected by its fence.
 func (handle *Lease) Err() error {
 	if handle.isZero() {
 		return errNoLease

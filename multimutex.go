@@ -11,8 +11,8 @@ import (
 // and is safe for concurrent use.
 //
 // MultiMutexes with common names never deadlock, whatever the order of their names. A waiting
-// MultiMutex is in the wait queue of each name; on a cluster, of each name in the slot it waits
-// for.
+// MultiMutex is in the wait queue of each name. If the store acquires the names in several steps,
+// it is in the queues of the current step's names: see [Client.All].
 type MultiMutex struct {
 	c        *Client
 	names    []string
@@ -22,10 +22,13 @@ type MultiMutex struct {
 // All returns the MultiMutex for these names: 1 to 100, in any order. A repeated name counts once.
 // All does no I/O. With an invalid name or option, the MultiMutex's methods return ErrInvalid.
 //
-// If the store can acquire all names in one step (memory, a single Redis server, a cluster's hash
-// slot), a waiting MultiMutex holds none of them. A process crash then leaves only queue entries.
-// If the names are in several slots of a cluster, they are acquired slot by slot, in the same order
-// for all clients. While the call waits for a slot, it holds the names in the earlier slots. If the
+// A store in memory, in a file, in a SQL database, or on a single Redis server acquires all names
+// in one step. So does a cluster for names in the same hash slot. A waiting MultiMutex then holds
+// none of its names, and a process crash leaves only queue entries.
+//
+// Other stores acquire the names in several steps, in the same order for all clients. A cluster
+// acquires them slot by slot. A quorum, and a kvstore.Store over a Bucket, acquire them one by one,
+// in sorted order. While the call waits for a name, it holds the names from earlier steps. If the
 // call fails, it releases these names.
 func (c *Client) All(names []string, options ...Option) *MultiMutex {
 	names = slices.Clone(names)

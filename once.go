@@ -24,7 +24,7 @@ type Once struct {
 }
 
 // Once returns the periodic job with this name. After a run starts, no other run starts for the
-// interval every, even if the first run ends early, fails, or its process crashes. Once does no
+// given interval, even if the first run ends early, fails, or its process crashes. Once does no
 // I/O. With an invalid name or option, Do returns ErrInvalid.
 //
 // Once starts nothing by itself: each process should call Do regularly, for example from a ticker
@@ -34,9 +34,9 @@ type Once struct {
 // days; on a quorum (several independent servers), at most the quorum's longest TTL.
 //
 // If a job runs longer than the interval, the Client renews its lease until the job ends. So no
-// other run starts meanwhile. MaxHold limits the run: it ends the job's context. It must not be
-// shorter than the interval. After a crash the name stays unavailable for the rest of the interval,
-// or of the TTL if longer.
+// other run starts before that end. MaxHold limits the run: it ends the job's context. MaxHold must
+// not be shorter than the interval. After a crash the name stays unavailable for the rest of the
+// interval, or of the TTL if longer.
 //
 // The interval replaces MinHold: given to Once, MinHold is ErrInvalid, and given to New, it does
 // not apply. After a failed run, no other run starts within the interval either, unless

@@ -18,9 +18,9 @@ import (
 // The nearest level wins. Options given to Lease.Yield are even nearer than those given to Do.
 //
 // A call returns ErrInvalid if a value is invalid. It also returns ErrInvalid if an option has no
-// meaning for the lock or the call, such as Wait for TryLock, or OwnerToken for a lock. The error
-// says where the option has a meaning; docs/guide.md contains the whole table. A default given to
-// New only applies to locks for which it has a meaning.
+// meaning where it is given: Wait given to TryLock, or OwnerToken, which is for a single call, given to
+// Mutex. The error says where the option has a meaning; docs/guide.md contains the whole table. A
+// default given to New only applies to locks for which it has a meaning.
 //
 // An Option is a value: it can be copied, and used by concurrent calls. The zero Option has no
 // effect.
@@ -227,9 +227,10 @@ func MaxHold(d time.Duration) Option { return Option{id: maxHoldOption, duration
 // hand-off (granted to a waiter by a release) gets this TTL at its first renewal, within 2 s.
 func MinHold(d time.Duration) Option { return Option{id: minHoldOption, duration: d} }
 
-// Attempts tries n times, with a pause of every between the tries, and does not queue. So the first
-// try that finds the name free wins, however long others have tried. Callers that need a fair order
-// should use Wait instead. n is at least 1, and every is zero or at least 1 ms.
+// Attempts makes a call try n times without queueing. Between two tries the call pauses for the
+// duration every. So the first try that finds the name free wins, however long others have tried.
+// Callers that need a fair order should use Wait instead. n is at least 1, and every is zero or at
+// least 1 ms.
 //
 // Attempts replaces a Wait from an outer level (New or the lock). Attempts and Wait at the same
 // level are ErrInvalid. Attempts given to Once or to a Try call is also ErrInvalid.
@@ -262,9 +263,9 @@ func Reentrant() Option { return Option{id: reentrantOption} }
 // To retry its work after an error or after Unlock, the same Client can use the token again. The
 // new call first waits until the earlier call is cancelled in the store: at most two operation
 // timeouts plus 100 ms. If the wait takes longer, the new call returns ErrUnavailable. A different
-// Client or process must not use the token again until the TTL plus one second passed. Otherwise a
-// late request from the first Client could end the new lease. To use a lease whose token dibs made,
-// call Attach; do not give its token to OwnerToken.
+// Client or process must not use the token again until the TTL plus one second passed. A late
+// request from the first Client could otherwise end the new lease. To use a lease whose token dibs
+// made, call Attach; do not give its token to OwnerToken.
 func OwnerToken(token string) Option { return Option{id: ownerTokenOption, text: token} }
 
 // RetryFailed ends a Once's interval if its function returns an error or panics. The next Do in any

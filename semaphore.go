@@ -1,7 +1,8 @@
 package dibs
 
-// A Semaphore is a lock with several permits, which its holders share. Permits returns the lock
-// that a call acquires. The value holds no state, and is safe for concurrent use.
+// A Semaphore is a lock with several permits, which its holders share. Permits(n) returns the lock
+// for n permits; its method Lock acquires them. A Semaphore holds no state, and is safe for
+// concurrent use.
 //
 // Requests are served in order, including large ones: later requests do not overtake a large
 // request, even if enough permits for them are free.

@@ -72,10 +72,10 @@ func (handle *Lease) Unlock() error {
 }
 
 // Detach ends this lease without releasing the lock, to which another owner attached: see
-// Client.Attach. The lease's contexts end, renewal stops, and Err returns ErrReleased. Neither
-// Unlock nor Client.Close releases the lock afterwards. If nobody attached, the name stays locked
-// until the lease's TTL passes. If the lock was granted after a wait, the first TTL is at most 5 s,
-// until the first renewal. So the holder should call Extend before Detach.
+// Client.Attach. The lease's contexts end, renewal stops, and Err returns ErrReleased. After
+// Detach, neither Unlock nor Client.Close releases the lock. If nobody attached, the name stays
+// locked until the lease's TTL passes. If the lock was granted after a wait, the first TTL is at
+// most 5 s, until the first renewal. So the holder should call Extend before Detach.
 //
 // An earlier request whose reply was lost may arrive at the store late. If it arrives after the new
 // owner's Unlock, it can acquire the name again. So Detach waits until no such request can have an

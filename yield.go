@@ -16,10 +16,10 @@ import (
 //	err = lease.Yield(ctx, dibs.Wait(time.Minute))
 //
 // While Yield waits, the work does not hold the lock, so no other goroutine may rely on the lock.
-// Afterwards the work's context is still valid. The context and the *Lease then refer to a new
-// lease, with a new and larger fence. An earlier channel from Wanted belongs to the old lease: call
-// Wanted again. The new lease is of the type that Do requested: after a Downgrade, Yield waits for
-// a writer's lease again.
+// After Yield returned nil, the work's context is still valid. The context and the *Lease then
+// refer to a new lease, with a new and larger fence. An earlier channel from Wanted belongs to the
+// old lease: call Wanted again. The new lease is of the type that Do requested: after a Downgrade,
+// Yield waits for a writer's lease again.
 //
 // Do's options apply again: Wait starts with this call, MaxHold with the new lease. Yield's options
 // override Do's; invalid options are rejected before the release. Yield also stops waiting when ctx

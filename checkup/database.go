@@ -31,8 +31,8 @@ const noLocks = "nothing can be locked"
 // Late is the consequence of missing notifications.
 const Late = "waiters are not notified: they retry, so a hand-off takes longer"
 
-// CollectDatabase calls examine for the database of a store if that can be reached. denied reports
-// whether an error is a right that the user lacks, which a check reports.
+// CollectDatabase calls examine for the database of a store if that can be reached. The function
+// denied reports whether an error means that the user lacks a right: a check reports such errors.
 func CollectDatabase(ctx context.Context, s DatabaseStore, denied func(error) bool, examine func(Database)) (Findings, error) {
 	return Collect(ctx, func(ctx context.Context, r *Report) error {
 		const soon = 5 * time.Second

@@ -95,8 +95,8 @@ const longestTenure = time.Second
 // New returns a Cohort whose store leases come from m. It does no I/O.
 //
 // If m is nil or an option's value is out of range, all methods return ErrInvalid. They also return
-// it if the Mutex or its Client uses the option MinHold, NoRenew, Attempts or Reentrant: with these
-// options each call needs its own lease in the store.
+// ErrInvalid if the Mutex or its Client uses the option MinHold, NoRenew, Attempts or Reentrant:
+// with these options each call needs its own lease in the store.
 func New(m *dibs.Mutex, options ...Option) *Cohort {
 	c := &Cohort{m: m, settings: settings{passes: DefaultPasses}}
 	for _, o := range options {
@@ -138,12 +138,12 @@ func (c *Cohort) checkSettings() error {
 //     other call uses it.
 //   - If the Label differs from the store lease's label, the call waits for a new store lease.
 //
-// Lock returns ErrUnavailable if the store did not reply within Timeout. After Lock knows that
+// Lock returns ErrUnavailable if the store did not reply within Timeout. After Lock found that
 // another owner holds the lock, an outage of the store does not end the call. The call then returns
 // ErrBusy when Wait is over. BusyError.Ahead may count calls that no longer wait.
 //
 // Lock returns ErrReentrant if ctx comes from a held Lease of this Cohort. If you call the Mutex's
-// own Lock with such a ctx, it waits until the store lease ends.
+// own Lock with such a ctx, the call waits until the store lease ends.
 func (c *Cohort) Lock(ctx context.Context, options ...dibs.Option) (*Lease, error) {
 	q, err := c.newCaller(ctx, options)
 	if err != nil {

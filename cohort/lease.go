@@ -69,8 +69,8 @@ func (l *Lease) Deadline() time.Time {
 }
 
 // Err returns nil while the lease is held. Afterwards it returns ErrReleased if the lease was
-// unlocked, and a *dibs.LostError if it was lost. Like dibs.Lease.Err, it compares the clock
-// itself, so it is correct even right after the process was stopped.
+// unlocked, and a *dibs.LostError if it was lost. Like dibs.Lease.Err, it compares the clock with
+// the lease's deadline, so its result is correct even right after a pause of the process.
 func (l *Lease) Err() error {
 	if l.isZero() {
 		return errNoLease

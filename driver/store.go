@@ -93,15 +93,16 @@ type Store interface {
 	// repeats the request while it holds the name, its fence never becomes smaller.
 	//
 	// A request for several names is sent only to a [Grouper]. It acquires all names or none, in a
-	// single step. It waits in all their queues with the same ticket. If the token held all names but
-	// lost some of them, the request releases the other names. A release never grants a name to such a
-	// request. Instead, when the request is first in the queue for the released name, the store sends
-	// EventRetry.
+	// single step. It waits in all their queues with the same ticket. A release never grants a name to
+	// a request for several names. Instead, when this request is first in the queue for the released
+	// name, the store sends EventRetry. If the token held all names but lost some of them, the repeated
+	// request releases the other names.
 	Acquire(ctx context.Context, r AcquireRequest) (AcquireReply, error)
 
 	// Cancel undoes an Acquire whose outcome is unknown or unwanted: afterwards the token neither
 	// holds nor waits. If the token held the name, the name is granted to the next waiters. Here
-	// r.Until is the limit for the Cancel: if the server receives it later, it does nothing.
+	// r.Until is the limit for the Cancel: if the server receives the Cancel later, it does
+	// nothing.
 	Cancel(ctx context.Context, r AcquireRequest) error
 
 	// Release ends the lease with r.Token. In the same atomic step it grants the name to the next
@@ -138,7 +139,7 @@ type Store interface {
 // Time limits for late waiters: see AcquireRequest.Late.
 const (
 	LateAnswer   = WaiterTTL / 10 // a response to EventRetry within this time shows a good connection
-	LatePatience = 3 * WaiterTTL  // a slower waiter is granted the name this long after its first turn
+	LatePatience = 3 * WaiterTTL  // a waiter that responds later is granted the name this long after it first reached the front of the queue
 )
 
 // An AcquireRequest is a request to hold a name. Each kind of lock is a weighted semaphore: a
@@ -167,8 +168,9 @@ type AcquireRequest struct {
 
 	// Confirmed is when the client sent the last request that was answered with Ticket. No store
 	// removes a queue entry within the HandoffTTL after this instant. If such an entry is missing,
-	// the store has lost the whole queue, and the other waiters will also send their requests
-	// again.
+	// the store has lost the whole queue. It should then add the entry again, and grant the name to
+	// no waiter for about 2.5 s. In this time all waiters repeat their requests, and so return to
+	// their positions. A store that cannot lose a queue can ignore Confirmed.
 	Confirmed time.Time
 
 	// Late is set if grants by a hand-off (a release that grants the name to the first waiter)
@@ -179,7 +181,7 @@ type AcquireRequest struct {
 	//
 	// If the waiter's next request arrives within LateAnswer after EventRetry, the next hand-off
 	// grants it the name. If its requests always arrive later, the store grants it the name when
-	// LatePatience has passed since it was first in the queue.
+	// LatePatience has passed since the waiter first reached the front of the queue.
 	//
 	// All requests for the same queue entry have the same Late. Late is false in requests with
 	// further names. A store can ignore Late.

@@ -26,9 +26,9 @@ const (
 	expire        verb = "expire" // by a service, for itself
 )
 
-// An Operation is a request to lock tables (see Tables), with its result. Tables can run an
-// Operation again, for example after a conflict: the last run's result counts. An Operation must
-// not be used after Do returns.
+// An Operation is a store request, such as an Acquire, that reads or changes the state of locks. It
+// also contains the request's result. Tables can run an Operation again, for example after a
+// conflict: the last run's result counts. An Operation must not be used after Do returns.
 type Operation struct {
 	verb  verb
 	until time.Time

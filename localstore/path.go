@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Path returns the file for a user's locks on this host: $XDG_STATE_HOME/dibs/HOST.db, else
-// $HOME/.local/state/dibs/HOST.db. HOST is the host's name, because hosts can share a home
-// directory. Without HOME, as in some cron jobs, it uses the home directory in the user database.
-// getenv is os.Getenv or a replacement.
+// Path returns the file for a user's locks on this host: $XDG_STATE_HOME/dibs/HOST.db, or
+// $HOME/.local/state/dibs/HOST.db if XDG_STATE_HOME is no absolute path. HOST is the host's name,
+// because hosts can share a home directory. Without HOME, as in some cron jobs, it uses the home
+// directory in the user database. getenv is os.Getenv or a replacement.
 //
 // Two users have different files and do not exclude each other. Neither do two processes
 // with different values of these variables.

@@ -30,9 +30,9 @@ import (
 // savepoint ends the protection if, before that savepoint, the transaction neither called Guard nor
 // used a table.
 //
-// If this may have happened, call Guard again as the last statement. It returns ErrInvalid if the
-// transaction ended. If it returns nil, no other owner was granted the names since the lease began,
-// and none is granted them before the open transaction ends.
+// If the server may have ended the transaction, call Guard again as the last statement. It returns
+// ErrInvalid if the transaction ended. If it returns nil, no other owner was granted the names
+// since the lease began, and none is granted them before the open transaction ends.
 //
 // Guard returns ErrInvalid
 //

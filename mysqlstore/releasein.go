@@ -8,9 +8,9 @@ import (
 	"github.com/dibslock/dibs/sqlstore"
 )
 
-// ReleaseIn makes the transaction's commit also release a lease from this store. If ctx contains
-// several such leases, the commit releases the innermost. So the next holder sees the transaction's
-// writes, and a crash cannot separate the release from the writes. If MinHold or Once keeps the
+// ReleaseIn makes the transaction's commit also release a lease from this store. So the next holder
+// sees the transaction's writes, and a crash cannot separate the release from the writes. If ctx
+// contains several such leases, the commit releases the innermost. If MinHold or Once keeps the
 // name unavailable after a release, it also does so after the commit. If the transaction is rolled
 // back, the lease continues. ctx comes from Do or Lease.Context.
 //

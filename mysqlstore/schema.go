@@ -15,7 +15,8 @@ import (
 // procedures increases it.
 //
 // Procedures include the version in their names, and later versions keep the earlier procedures for
-// a while. So programs with the last and the next release can exclude each other while both run.
+// a while. So programs of two successive releases can run together: they respect each other's
+// locks.
 const Version = 1
 
 //go:embed sql
@@ -38,7 +39,7 @@ func file(name string) string {
 //
 // A statement that changes a table waits until all transactions that use the table end. Meanwhile
 // new requests for locks wait behind the statement. So set lock_wait_timeout, and repeat a
-// statement that exceeds it. Migrate does both.
+// statement that exceeds it. Migrate sets this limit and repeats by itself.
 func SQL(prefix string, from, to int) (statements []string, err error) {
 	return sqlstore.Migration(from, to, Version,
 		func(version int) []string { return up(prefix, version) },

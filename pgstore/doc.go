@@ -10,11 +10,12 @@
 //
 // You should set connect_timeout in the pool's configuration, for example to 2 s. A connection
 // without a reply in time leaves the pool at once, and another connection replaces it. By default,
-// pgx tries to open it for two minutes, and the pool counts it meanwhile.
+// pgx tries for two minutes to open the new connection, which occupies a place in the pool
+// meanwhile.
 //
 // A lease can guard a transaction: see [Store.Guard]. Then a stale write is impossible; no lock
 // outside the database can promise this.
 //
-// If an asynchronous standby takes over, it may lack the last leases, like a Redis replica. If this
-// must not happen, use synchronous_standby_names.
+// If an asynchronous standby takes over, it may lack the last leases, like a Redis replica. To lose
+// no lease in a failover, use synchronous_standby_names.
 package pgstore

@@ -15,7 +15,7 @@ import (
 // Version is this package's schema version. A release with other tables or functions increases it.
 //
 // Functions include the version in their names, and later versions keep the earlier functions for a
-// while. So programs with the last and the next release can exclude each other while both run.
+// while. So programs of two successive releases can run together: they respect each other's locks.
 const Version = 1
 
 //go:embed sql
@@ -39,7 +39,7 @@ func file(name string) string {
 //
 // A statement that changes a table waits until all transactions that use the table end. Meanwhile
 // new requests for locks wait behind the statement. So set lock_timeout, and repeat the migration
-// if a statement exceeds it. Migrate does both.
+// if a statement exceeds it. Migrate sets this limit and repeats by itself.
 func SQL(schema string, from, to int) (statements []string, err error) {
 	all, err := sqlstore.Migration(from, to, Version,
 		func(version int) []string { return up(schema, version) },

@@ -55,8 +55,8 @@ type settings struct {
 }
 
 // MaxTTL sets the longest lease TTL; the default is DefaultMaxTTL. The value is 10 ms to 24 h;
-// otherwise New returns ErrInvalid. A request with a longer TTL returns ErrInvalid. A new or
-// restarted node may have lost leases, so it grants nothing for this time: see DurableNodes. All
+// otherwise New returns ErrInvalid. A request with a TTL above MaxTTL returns ErrInvalid. A new or
+// restarted node may have lost leases, so it grants nothing for MaxTTL: see DurableNodes. All
 // clients of the same nodes must use the same value.
 func MaxTTL(ttl time.Duration) Option { return Option{func(s *settings) { s.maxTTL = ttl }} }
 

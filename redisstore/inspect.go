@@ -16,9 +16,9 @@ import (
 // maxListed is the maximum number of holders, and also of waiters, in a State.
 const maxListed = 100
 
-// Inspect implements driver.Inspector. The description of a value with another type needs a second
-// call. If the value disappears before this call, such as another library's lock after its release,
-// Inspect reads the name again.
+// Inspect implements driver.Inspector. If the key holds a value of another type, Inspect sends a
+// second request, which describes the value. If the value disappears before the second request,
+// such as another library's lock after its release, Inspect reads the name again.
 func (s *Store) Inspect(ctx context.Context, name string) (driver.State, error) {
 	state, err := s.inspect(ctx, name)
 	var wrong *driver.WrongTypeError

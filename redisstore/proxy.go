@@ -14,7 +14,7 @@ import (
 
 // Proxy declares that a proxy is in front of several servers, and routes each command by the hash
 // tag in its first key: twemproxy, Codis, Envoy, and others. Each script then uses only keys with
-// the same hash tag. All clients that share names need this option. Without it, two clients may
+// the same hash tag. All clients that share names need this option. Without Proxy, two clients may
 // hold a name at once, because a proxy sends a request for several names to the first name's
 // server. checkup.Examine tests whether the proxy sends all names with the same hash tag to the
 // same server.

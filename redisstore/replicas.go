@@ -26,8 +26,8 @@ import (
 // replicas.
 //
 // n is 1 to 1,000, and timeout at least 1 ms; otherwise each request returns driver.ErrInvalid. If
-// an operation must end earlier, its timeout is shorter. docs/replicas.md describes the remaining
-// risks.
+// an operation has less time left, it waits for the replicas until its own deadline.
+// docs/replicas.md describes the remaining risks.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return Option{func(s *settings) { s.replicas = &replication{count: n, timeout: timeout} }}
 }

@@ -70,8 +70,8 @@ func HiddenCluster() Option { return Option{func(s *settings) { s.format.Sharded
 // Without this option, a store detects these clients only when they hold a lock. From then on, it
 // sometimes leaves the name free for them. But while dibs' wait queue is never empty, they never
 // hold the name, so the store does not detect them. With SharedKeys, the store leaves each name
-// with waiters free for 25 ms once a second. After it detects another library's holder, it does so
-// more often.
+// with waiters free for 25 ms once a second. After it detects another library's holder, it leaves
+// the name free more often.
 func SharedKeys() Option { return Option{func(s *settings) { s.mixed = true }} }
 
 // New returns a Store on a connection. It does no I/O. If conn is nil, or a nil pointer, each store

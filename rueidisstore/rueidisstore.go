@@ -15,7 +15,7 @@
 //   - A single server, with or without replicas: its address as the only InitAddress. TLS
 //     (ClientOption.TLSConfig) and Unix sockets (rueidis.ParseURL) work as usual.
 //   - Sentinel: the sentinels as InitAddress, and SentinelOption.MasterSet. Also set
-//     SentinelOption.TopologyRefreshInterval, for example to 100 ms. Without it rueidis
+//     SentinelOption.TopologyRefreshInterval, for example to 100 ms. Without this setting, rueidis
 //     listens to a single sentinel, which may detect a promotion 1 to 2 s late.
 //   - Redis Cluster: some of its nodes as InitAddress; rueidis finds the others. After a
 //     failover the store loads the slot map itself, because rueidis reloads it only once
@@ -36,11 +36,12 @@
 // notifications. On a cluster each request in a batch uses its own connection, from its node's
 // pool.
 //
-// rueidis does not notice when an idle connection ends. When the store gets such a connection, it
-// also closes the other ended connections.
+// rueidis pings each idle connection once a second (Dialer.KeepAlive). So it discards an ended
+// connection only 1 to 2 s later. When the store gets such a connection before that, it also closes
+// the other ended connections.
 //
-// rueidis 1.0.79 can panic if a command's context ends during a new connection's set-up. It does so
-// if the server already sent an error, as Redis does when there are too many clients. The store's
+// rueidis 1.0.79 can panic if a command's context ends during a new connection's set-up, and the
+// server already sent an error. Redis sends an error when there are too many clients. The store's
 // contexts do not end at that time. Your own commands' contexts can: see docs/redis.md.
 //
 // [redisstore.WithReplicas] uses another connection for each call, and two round trips instead of
@@ -61,7 +62,7 @@
 // as blocking. Dialer.Timeout applies to connecting.
 //
 // Taking a connection for the subscription or for [redisstore.WithReplicas] cannot be cancelled,
-// because rueidis accepts no context there. Callers do not wait for it beyond their own
+// because rueidis accepts no context there. Callers do not wait for the connection beyond their own
 // time limits. Closing an unresponsive subscription takes a second.
 package rueidisstore
 

@@ -63,8 +63,8 @@ type taken[C any] struct {
 	err  error
 }
 
-// NewConns returns at most this many connections. It opens them with open and closes them with
-// shut. ended reports whether a connection can no longer be used.
+// NewConns returns at most this many connections. It opens connections with the function open, and
+// closes them with the function shut. ended reports whether a connection can no longer be used.
 func NewConns[C comparable](most int, open func(ctx context.Context) (C, error), ended func(C) bool, shut func(C)) *Conns[C] {
 	return &Conns[C]{open: open, shut: shut, ended: ended, most: most, busy: make(map[*trip]struct{})}
 }

@@ -103,7 +103,7 @@ func one(scan func(Row) error) func(Rows) error {
 	}
 }
 
-// Each calls on for each row from a statement, after its columns are stored.
+// Each calls the function on for each row from a statement, after the row's columns are stored.
 func (d *Database) Each(ctx context.Context, urgent bool, text string, args, into []any, on func()) error {
 	return d.Run(ctx, urgent, text, args, func(rows Rows) error {
 		for rows.Next() {

@@ -80,7 +80,7 @@ func scanFences(reply *driver.FenceReply) Scan {
 	}
 }
 
-// Release executes a release. more are arguments between the token and the time limit.
+// Release executes a release. The arguments in more are between the token and the time limit.
 func (d *Database) Release(ctx context.Context, text string, r driver.ReleaseRequest, more ...any) (held bool, err error) {
 	v := Verb{Op: "release", Name: r.Name, Text: text, Until: r.Until, Urgent: true}
 	err = d.Call(ctx, v, func(until int64) []any {

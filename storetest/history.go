@@ -7,10 +7,10 @@ import (
 	"github.com/dibslock/dibs/internal/test/history"
 )
 
-// RunHistory runs steps random operations by many clients on a store. It records each client's
-// replies, and fails the test if they are impossible: two holders, a fence that did not grow, or an
-// overtaken waiter. It also fails if a free name was refused. A seed repeats the choices, but not
-// the order of concurrent replies.
+// RunHistory runs a number of steps, which are random operations by many clients on a store. It
+// records each client's replies, and fails the test if they are impossible: two holders, a fence
+// that did not grow, or an overtaken waiter. It also fails if a free name was refused. A seed
+// repeats the choices, but not the order of concurrent replies.
 //
 // All clients use names that no other test uses. A few thousand steps can take seconds on a fast
 // store. The store needs readers, permits, and the interfaces driver.Inspector, driver.Resizer and

@@ -114,9 +114,9 @@ func (s *Storage) Unlock(_ context.Context, name string) error {
 // RenewLockLease makes sure that a name's lock is held, before an attempt to obtain a certificate.
 // It returns nil if the lease is held. It does not make the lease longer, because the Client renews
 // it: a longer lease would block the others longer after a crash. If the lease is lost,
-// RenewLockLease acquires the lock again, as Lock does. It sends no request to find that out: the
-// Client notices a revocation by a notification, or at its next renewal, after a third of the TTL.
-// If this Storage does not hold the lock, RenewLockLease returns ErrInvalid.
+// RenewLockLease acquires the lock again, as Lock does. RenewLockLease sends no request to detect a
+// loss: the Client notices a revocation by a notification, or at its next renewal, after a third of
+// the TTL. If this Storage does not hold the lock, RenewLockLease returns ErrInvalid.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	lost := s.held.lease(name)
 	switch {

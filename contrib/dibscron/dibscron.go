@@ -31,9 +31,9 @@ func NewLocker(ctx context.Context, locks *dibs.Client, logger cron.Logger) *Loc
 	return &Locker{ctx: ctx, locks: locks, logger: logger}
 }
 
-// Job returns a job that runs fn unless another instance has the run. Its lock's name is name. The
-// name stays unavailable for minHold after a run starts, even if the run takes 1 ms. Late instances
-// find it reserved, and do not run the job again.
+// Job returns a job that runs fn unless another instance has the run. The job's lock has the job's
+// name. The name stays unavailable for minHold after a run starts, even if the run takes 1 ms. Late
+// instances find it reserved, and do not run the job again.
 //
 // The interval is the time between two due times. The spread is how far apart the instances request
 // the lock for the same due time. It adds up the differences between their clocks, late timers, and

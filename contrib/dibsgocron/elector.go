@@ -95,8 +95,8 @@ func leaderError(token string) error {
 
 // IsLeader returns nil if this instance is the leader. Otherwise the error says why not, and who
 // led when this instance joined the queue. gocron skips the run and shows this error to nobody.
-// IsLeader sends nothing. It compares the clock, so it is correct even right after a stopped
-// process continues.
+// IsLeader sends nothing. It compares the clock with the term's deadline, so its result is correct
+// even right after a pause of the process.
 func (e *Elector) IsLeader(context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -79,9 +79,10 @@ func checkOptions(options []dibs.Option) error {
 // dibs.ErrUnavailable if the store does not reply in time. Only the hook gocron.AfterLockError
 // receives the error.
 //
-// Lock returns dibs.ErrInvalid for a minHold that is not positive. It also does so for a name in
-// the compiler's form for function literals, method values and generic functions. Other jobs, or
-// another build, can use such a name for a different function. To name a job, use gocron.WithName.
+// Lock returns dibs.ErrInvalid for a minHold that is not positive. It also returns dibs.ErrInvalid
+// for a name in the compiler's form for function literals, method values and generic functions.
+// Other jobs, or another build, can use such a name for a different function. To name a job, use
+// gocron.WithName.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	switch {
 	case l.invalid != nil:

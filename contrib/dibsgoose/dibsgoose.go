@@ -57,7 +57,7 @@ var _ lock.Locker = (*Locker)(nil)
 // table if there are several in a database.
 //
 // The TTL is how long the others wait after a crash during a migration. Wait limits how long a
-// replica waits for another. Without it, Lock waits until the context ends.
+// replica waits for another. Without Wait, Lock waits until the context ends.
 func New(locks *dibs.Client, name string, options ...dibs.Option) *Locker {
 	return &Locker{mutex: locks.Mutex(name, options...), held: make(chan *dibs.Lease, 1)}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // An Error is the response to a request whose handler did not run, or lost its lock while it ran.
-// The function lock that you pass to [Lock] can return an Error.
+// The function that you pass to [Lock] can return an Error.
 type Error struct {
 	Status     int           // the HTTP status, 400 to 599; any other is sent as 500
 	RetryAfter time.Duration // the header Retry-After, in whole seconds, rounded up; zero: no header

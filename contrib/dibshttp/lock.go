@@ -31,7 +31,8 @@ func BusyStatus(status int) Option {
 // OnError sets a function that writes the error response instead of [Error.Write]. The function can
 // also only log: if it writes nothing, the middleware calls Error.Write. It must not send the text
 // of err.Err to the client, because the text may name the lock's holder. If the lease is lost after
-// the handler sent its header, respond is not called. Several goroutines can call respond at once.
+// the handler sent its header, the function is not called. Several goroutines can call the function
+// at once.
 func OnError(respond func(w http.ResponseWriter, r *http.Request, err *Error)) Option {
 	return func(m *middleware) { m.respond = respond }
 }
@@ -43,16 +44,17 @@ type middleware struct {
 	respond    func(http.ResponseWriter, *http.Request, *Error)
 }
 
-// Lock returns a middleware. For each request, it calls lock, acquires the returned lock, and then
-// runs the handler. The request's context carries the lease, for dibs.Fence. The context ends when
-// the lease is lost. The lock is released when the handler returns or panics. The package comment
-// lists the responses if the lock is not acquired, or is lost.
+// Lock returns a middleware. For each request, the middleware calls the function, acquires the lock
+// that the function returned, and then runs the handler. The request's context carries the lease,
+// for dibs.Fence. The context ends when the lease is lost. The lock is released when the handler
+// returns or panics. The package comment lists the responses if the lock is not acquired, or is
+// lost.
 //
-// If lock returns nil and no error, the handler runs without a lock. If lock returns a nil pointer
-// in a dibs.Doer, such as a *dibs.Mutex that was never set, the response is 500. If lock returns an
-// [Error], this Error is the response; for any other error the response is 400. Several goroutines
-// can call lock at once. It must not read the request's body, unless it replaces the body. Lock
-// panics if its argument lock is nil.
+// If the function returns nil and no error, the handler runs without a lock. If the function
+// returns a nil pointer in a dibs.Doer, such as a *dibs.Mutex that was never set, the response is
+// 500. If the function returns an [Error], this Error is the response; for any other error the
+// response is 400. Several goroutines can call the function at once. It must not read the request's
+// body, unless it replaces the body. Lock panics if the function is nil.
 //
 // If the handler parses a multipart form, its temporary files are removed when the handler returns,
 // as in net/http.

@@ -25,11 +25,11 @@
 //
 // # Classes
 //
-// A class groups lock names: order:1 and order:2 are in the class order:*. It replaces by *
-// each number, each UUID, and each word with at least 8 letters and digits, if it contains a
-// digit. Config.Class replaces this rule. There are at most Config.MaxClasses classes, and
-// "other" for later names. So the number of series is bounded, whatever the names are. A
-// multi-lock counts in its first name's class.
+// A class groups lock names: order:1 and order:2 are in the class order:*. In the class, * replaces
+// each number, each UUID, and each word with at least 8 letters and digits that contains a digit.
+// Config.Class replaces this rule. There are at most Config.MaxClasses classes, and "other" for
+// later names. So the number of series is bounded, whatever the names are. A multi-lock counts in
+// its first name's class.
 //
 // A class is a part of a lock's name, visible to everybody who can read the metrics. No metric
 // contains an owner token or a lock's label.

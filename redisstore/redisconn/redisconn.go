@@ -34,10 +34,10 @@ type Conn interface {
 	Do(ctx context.Context, until time.Time, cmds []Cmd, replies []Reply)
 
 	// Subscribe listens on a channel until ctx ends or the connection fails, and returns the
-	// reason. It calls on with an empty message once the server confirms the subscription, and then
-	// with each message. While busy returns true, Subscribe must detect an unresponsive connection
-	// within seconds. While busy returns false, nothing depends on the subscription, and Subscribe
-	// sends nothing.
+	// reason. It calls the function on with an empty message when the server confirms the
+	// subscription, and then with each message. While busy returns true, Subscribe must detect an
+	// unresponsive connection within seconds. While busy returns false, nothing depends on the
+	// subscription, and Subscribe sends nothing.
 	Subscribe(ctx context.Context, channel string, busy func() bool, on func(message string)) error
 
 	// Replicate sends a script call and then, on the same connection, WAIT, if possible in the same
@@ -119,9 +119,9 @@ func Loads(cmds []Cmd) bool {
 const PatientTimeout = 8 * time.Second
 
 // Until returns how long a Conn should wait for the commands' replies, as a time. With a script's
-// text, it is LoadTimeout from now. Otherwise it is usual from now, or ctx's deadline if that is
-// later, but at most PatientTimeout from now. If the Conn closes a connection earlier, the server
-// still executes its commands.
+// text, it is LoadTimeout from now. Otherwise it is the usual wait from now, or ctx's deadline if
+// that is later, but at most PatientTimeout from now. If the Conn closes a connection earlier, the
+// server still executes its commands.
 func Until(ctx context.Context, usual time.Duration, cmds []Cmd) time.Time {
 	now := time.Now()
 	at, most := now.Add(usual), now.Add(PatientTimeout)

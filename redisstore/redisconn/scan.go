@@ -23,8 +23,8 @@ func (n Node) Run(ctx context.Context, words ...string) Reply {
 // The server can serve other clients between two steps.
 const page = "1000"
 
-// Scan calls on for each key on a server that matches a glob. It can report a key twice. The server
-// sends only these keys, but examines all keys.
+// Scan calls the function on for each key on a server that matches a glob. It can report a key
+// twice. The server sends only these keys, but examines all keys.
 func (n Node) Scan(ctx context.Context, match string, on func(key string)) error {
 	for cursor := "0"; ; {
 		if ctx.Err() != nil {
