@@ -89,9 +89,9 @@ func wantMode(t *testing.T, s *Server, want string) {
 func wantIdle(t *testing.T, s *Server) {
 	t.Helper()
 	eventually(t, func() error {
-		_, err := s.status()
+		have, err := s.status()
 		if !errors.Is(err, errNotServing) {
-			return fmt.Errorf("%s: have %v, want %v", s.Endpoint(), err, errNotServing)
+			return fmt.Errorf("%s: have %+v and %s, want %w", s.Endpoint(), have, fmt.Sprint(err), errNotServing)
 		}
 		return nil
 	})
