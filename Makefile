@@ -18,6 +18,7 @@ servers := if scripts/install-server redis; then export DIBS_REQUIRE_REDIS=1; fi
 	if scripts/install-server mariadb; then export DIBS_REQUIRE_MARIADB=1; fi; \
 	if scripts/install-server prometheus; then export DIBS_REQUIRE_PROMETHEUS=1; fi; \
 	if scripts/install-server etcd; then export DIBS_REQUIRE_ETCD=1; fi; \
+	if scripts/install-server zookeeper; then export DIBS_REQUIRE_ZOOKEEPER=1; fi; \
 	if scripts/install-server chromium; then export DIBS_REQUIRE_CHROMIUM=1; fi; \
 	if scripts/install-server twemproxy; then export DIBS_REQUIRE_TWEMPROXY=1; fi
 
@@ -31,7 +32,7 @@ help: ## print the targets
 PACKAGES ?= 1
 
 .PHONY: test
-test: ## run all tests with the race detector (installs redis-server, PostgreSQL, PgBouncer, MariaDB, Prometheus, etcd, Chromium and twemproxy if possible)
+test: ## run all tests with the race detector (installs redis-server, PostgreSQL, PgBouncer, MariaDB, Prometheus, etcd, ZooKeeper, Chromium and twemproxy if possible)
 	@# Compiling would take the CPU from the first tests.
 	@$(servers); go list -race -test -deps -export work >/dev/null; go test -race -p $(PACKAGES) -parallel 8 -timeout=30m work
 

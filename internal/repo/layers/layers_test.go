@@ -394,7 +394,7 @@ var environment = map[string][]string{
 func environmentInLibraries(t *tree) (found []string) {
 	for f := range t.goFiles(false) {
 		here := layerOf(f.dir())
-		if here.program || slices.Contains([]string{"internal/test/redistest", "internal/test/pgtest", "internal/test/mysqltest", "internal/test/etcdtest", "internal/test/childtest"}, here.dir) {
+		if here.program || slices.Contains([]string{"internal/test/redistest", "internal/test/pgtest", "internal/test/mysqltest", "internal/test/etcdtest", "internal/test/zktest", "internal/test/childtest"}, here.dir) {
 			continue
 		}
 		names := map[string]string{} // these packages' local names in this file

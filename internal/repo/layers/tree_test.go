@@ -234,7 +234,7 @@ func rigLayer(dir string) layer {
 		l.imports = nil
 	case "internal/test/checkuptest":
 		l.imports = []string{"checkup"}
-	case "internal/test/pgtest", "internal/test/mysqltest":
+	case "internal/test/pgtest", "internal/test/mysqltest", "internal/test/zktest":
 		l.imports = []string{"internal/test/spawn"}
 	case "internal/test/etcdtest":
 		l.imports = []string{"internal/test/redistest", "internal/test/spawn"}
