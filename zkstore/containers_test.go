@@ -27,7 +27,7 @@ func TestNamesAreGone(t *testing.T) {
 	server, prefix := shortSessionServer(t), newPrefix()
 	conn := connect(t, server)
 	var holders [names]atomic.Int64
-	var fences [names]uint64
+	var fences [names]atomic.Uint64
 	var locks, gone atomic.Int64
 	var loops sync.WaitGroup
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
@@ -55,10 +55,9 @@ func TestNamesAreGone(t *testing.T) {
 					if holders[i].Add(1) > 1 {
 						t.Errorf("two hold %s", name)
 					}
-					if l.Fence() <= fences[i] {
-						t.Errorf("%s: fence %d after %d", name, l.Fence(), fences[i])
+					if last := fences[i].Swap(l.Fence()); l.Fence() <= last {
+						t.Errorf("%s: fence %d after %d", name, l.Fence(), last)
 					}
-					fences[i] = l.Fence()
 					holders[i].Add(-1)
 					if err := l.Unlock(); err != nil {
 						t.Error(err)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // A wire is the network between a store and its servers: its method dial is for the option Dial.
@@ -362,4 +364,50 @@ func (w *wire) disturb(prefix string, sleep func(time.Duration)) {
 	w.heal()
 	w.deliver()
 	sleep(rand.N(most / 4))
+}
+
+// The faults of the tests themselves should have their effect.
+func TestWire(t *testing.T) {
+	t.Parallel()
+	server, prefix := sharedServer(t), newPrefix()
+	direct := connect(t, server)
+	w := newWire(t)
+	conn, events, err := zk.Connect(endpoints(server), 3*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false), zk.WithDialer(w.dial))
+	must(t, err)
+	go func() {
+		for range events { // it would be full
+		}
+	}()
+	t.Cleanup(conn.Close)
+	exists := func(znode string) bool {
+		t.Helper()
+		ok, _, err := direct.Exists(znode)
+		must(t, err)
+		return ok
+	}
+	add := func(znode string) error { _, err := conn.Create(znode, nil, 0, everybody); return err }
+	must(t, add(prefix))
+	for what, c := range map[string]struct {
+		fault   fault
+		arrives bool
+	}{"reply-lost": {replyLost, true}, "reply-muted": {replyMuted, true}, "request-lost": {requestLost, false}, "request-late": {requestLate, false}} {
+		znode := prefix + "/" + what
+		struck := w.strike(c.fault, writes(znode), 0)
+		if err := add(znode); !errors.Is(err, zk.ErrConnectionClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
+		<-struck
+		if exists(znode) != c.arrives {
+			t.Errorf("%s: the znode exists: %v", what, !c.arrives)
+		}
+		must(t, add(znode+"-again"))
+	}
+	begin := time.Now()
+	w.isolate()
+	if err := add(prefix + "/isolated"); err == nil || exists(prefix+"/isolated") {
+		t.Errorf("while isolated: %v", err)
+	}
+	t.Logf("the client noticed after %v", time.Since(begin))
+	w.heal()
+	eventually(t, 10*time.Second, func() error { return add(prefix + "/healed") })
 }
