@@ -11,11 +11,11 @@ import (
 // does not tell it, and servers change it without an error.
 type wire struct {
 	net.Conn
-	handshake time.Time           // the first answer should come until then
-	first     []byte              // of the first answer
+	handshake time.Time                             // the first answer should come until then
+	first     []byte                                // of the first answer
 	timeout   func(id int64, d time.Duration) error // is called with the session's ID and timeout
-	heard     func()              // is called when bytes arrive
-	answered  atomic.Bool         // the first answer came
+	heard     func()                                // is called when bytes arrive
+	answered  atomic.Bool                           // the first answer came
 }
 
 // firstBytes are those of the length, the protocol's version and the timeout, as 32-bit numbers, and
