@@ -75,7 +75,7 @@ func (s *Store) awaitTurn(ctx context.Context, in *inbox, rec record, before ent
 			s.granted(in, rec, s.fences.at(t.pzxid, 0), rec.severalNames)
 			return
 		default:
-			if t.second && t.before.persistent && !before.persistent {
+			if t.second && t.before.reserved && !before.reserved {
 				retry() // the holder released its lease, but keeps the name unavailable
 			}
 			before, pause = t.before, firstPause
@@ -134,7 +134,7 @@ func (s *Store) granted(in *inbox, rec record, fence uint64, retry bool) {
 		if waits = !now.held; !waits {
 			return // a request came first
 		}
-		until = now.expires + driver.WaiterTTL - waiterTTL // the first TTL also counts from the last request
+		until = now.expires - waiterTTL + min(driver.WaiterTTL, now.value.ttl()) // the first TTL also counts from the last request
 		certain = !retry && now.session == rec.session && now.session.lasts(until)
 		if certain {
 			now.held, now.fence, now.expires = true, fence, until
