@@ -22,8 +22,9 @@ type Target struct {
 	Logins  []Login
 	ACL     []zk.ACL      // of new znodes
 	Prefix  string        // the path of the znode with all locks
-	Tick    time.Duration // the tick that the store assumes; zero: half of the shortest session timeout
-	Slack   time.Duration // how much longer than a TTL a session lasts, at most
+	Tick    time.Duration // the option Tick
+
+	Slack func(tick time.Duration) time.Duration // by how much a session outlasts a TTL
 }
 
 // A Login is sent to a server for each new connection.
@@ -108,6 +109,9 @@ func (e *examination) reportRefusal(err error) bool {
 	}
 	return true
 }
+
+// tick returns the tick that the store assumes for a server.
+func (e *examination) tick(s *server) time.Duration { return cmp.Or(e.target.Tick, s.shortest/2) }
 
 // shortest returns the shortest timeout that all servers grant, and longest the longest.
 func (e *examination) shortest() (d time.Duration) {

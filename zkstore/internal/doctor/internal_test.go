@@ -47,7 +47,7 @@ func TestReplies(t *testing.T) {
 		other := second
 		other.addr, c.s.addr = "b:1", "a:1"
 		other.words = map[string]string{"srvr": "Zookeeper version: 3.9.5-x\n", "conf": "tickTime=1000\n", "mntr": "zk_version\t3.9.5\n"}
-		e := &examination{Server: checkup.Server{Report: new(checkup.Report), Ctx: t.Context()}, target: Target{Tick: c.tick, Slack: 5 * time.Second}}
+		e := &examination{Server: checkup.Server{Report: new(checkup.Report), Ctx: t.Context()}, target: Target{Tick: c.tick, Slack: func(time.Duration) time.Duration { return 5 * time.Second }}}
 		e.servers = []*server{c.s, &other}
 		e.checkServers()
 		e.checkWords()

@@ -20,7 +20,7 @@ func (e *examination) checkRequests() {
 	}
 	const long = 10 * time.Second // a session without any pause
 	// The library's own list would resolve the names, which TLS compares.
-	conn, _, err := zk.Connect(e.target.Servers, min(e.longest(), long), zk.WithDialer(e.target.Dial), zk.WithHostProvider(single(e.serving()[0].addr)),
+	conn, _, err := zk.Connect(e.target.Servers, min(e.longest(), long), zk.WithDialer(e.target.Dial), zk.WithHostProvider(&single{addr: e.serving()[0].addr}),
 		zk.WithLogger(discard{}), zk.WithLogInfo(false))
 	if e.Unchecked("requests", "the members, the rights and the latency", err) {
 		return
@@ -40,13 +40,20 @@ func (e *examination) checkRequests() {
 	}
 }
 
-// single offers a single server to the library.
-type single string
+// A single offers a single server to the library, which makes a pause after a failed attempt.
+type single struct {
+	addr  string
+	tried bool
+}
 
-func (single) Init([]string) error    { return nil }
-func (single) Len() int               { return 1 }
-func (s single) Next() (string, bool) { return string(s), true }
-func (single) Connected()             {}
+func (*single) Init([]string) error { return nil }
+func (*single) Len() int            { return 1 }
+func (*single) Connected()          {}
+
+func (s *single) Next() (server string, pause bool) {
+	pause, s.tried = s.tried, true
+	return s.addr, pause
+}
 
 // discard drops the library's log lines: failures are returned as errors.
 type discard struct{}

@@ -19,11 +19,12 @@ func (e *examination) checkSessions() {
 	}
 	const shortestTTL = 2 * time.Second
 	shortest, longest := e.shortest(), e.longest()
+	onSession := max(0, longest-e.target.Slack(e.tick(e.serving()[0])))
 	e.AddAll(
 		checkup.If(shortest/2 > shortestTTL, checkup.Warning, "ttl", fmt.Sprintf("the shortest session timeout is %v", shortest),
 			fmt.Sprintf("a TTL below %v is refused; after a crash a lock becomes free later", shortest/2), "reduce tickTime or minSessionTimeout of all servers, if their network is fast"),
-		checkup.If(longest < usual+e.target.Slack, checkup.Note, "session", fmt.Sprintf("the longest session timeout is %v", longest),
-			fmt.Sprintf("a lock with a TTL over %v is a persistent znode: each renewal is a write, and after a crash another client deletes it", max(0, longest-e.target.Slack)),
+		checkup.If(onSession < usual, checkup.Note, "session", fmt.Sprintf("the longest session timeout is %v", longest),
+			fmt.Sprintf("a lock with a TTL over %v is a persistent znode: each renewal is a write, and after a crash another client deletes it", onSession),
 			"raise maxSessionTimeout of all servers, as far as your TTLs need it"),
 	)
 	differ := func(s *server) bool {
@@ -43,10 +44,7 @@ func (e *examination) checkSessions() {
 func (e *examination) checkTick() {
 	for _, s := range e.serving() {
 		tick, found := s.millis("tickTime")
-		assumed := e.target.Tick
-		if assumed == 0 {
-			assumed = s.shortest / 2
-		}
+		assumed := e.tick(s)
 		e.at(s, checkup.If(found && tick > assumed, checkup.Critical, "tick", fmt.Sprintf("tickTime is %v, but the store assumes %v", tick, assumed),
 			"a holder can be told too late that it lost a lock: two clients hold it", fmt.Sprintf("set zkstore.Tick(%v), tick=%v in a URL, or a minSessionTimeout of two ticks", tick, tick)))
 	}
