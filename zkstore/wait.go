@@ -2,7 +2,6 @@ package zkstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -128,13 +127,12 @@ func (s *Store) place(ctx context.Context, l *link, rec record) (turn, error) {
 // retry instead. So is a client whose session may have ended.
 func (s *Store) granted(in *inbox, rec record, fence uint64, retry bool) {
 	waits, certain := false, false
-	until := time.Duration(0)
+	until := s.clock.Check() + min(driver.WaiterTTL, rec.value.ttl())
 	s.records.update(rec, func(now *record) {
 		now.endWait(rec.wait)
 		if waits = !now.held; !waits {
 			return // a request came first
 		}
-		until = now.expires - waiterTTL + min(driver.WaiterTTL, now.value.ttl()) // the first TTL also counts from the last request
 		certain = !retry && now.session == rec.session && now.session.lasts(until)
 		if certain {
 			now.held, now.fence, now.expires = true, fence, until

@@ -11,11 +11,11 @@ import (
 // does not tell it, and servers change it without an error.
 type wire struct {
 	net.Conn
-	handshake time.Time           // the first answer should come until then
-	first     []byte              // of the first answer
+	handshake time.Time                             // the first answer should come until then
+	first     []byte                                // of the first answer
 	timeout   func(id int64, d time.Duration) error // is called with the session's ID and timeout
-	heard     func()              // is called when bytes arrive
-	answered  atomic.Bool         // the first answer came
+	heard     func()                                // is called when bytes arrive
+	answered  atomic.Bool                           // the first answer came
 }
 
 // firstBytes are those of the length, the protocol's version and the timeout, as 32-bit numbers, and
@@ -41,11 +41,20 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// SetReadDeadline limits the wait for the first answer: the library would wait for some minutes for
-// a server that is stopped, and the session would end.
+// SetReadDeadline limits the wait for the first answer. The library's limit is a multiple of the
+// timeout that was asked for: some milliseconds to learn the shortest timeout, or some minutes for a
+// server that is stopped.
 func (w *wire) SetReadDeadline(t time.Time) error {
-	if !w.answered.Load() && (t.IsZero() || t.After(w.handshake)) {
+	if !w.answered.Load() {
 		t = w.handshake
 	}
 	return w.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline limits the first request in the same way.
+func (w *wire) SetWriteDeadline(t time.Time) error {
+	if !w.answered.Load() {
+		t = w.handshake
+	}
+	return w.Conn.SetWriteDeadline(t)
 }
