@@ -101,7 +101,7 @@ func (e *examination) reportRefusal(err error) bool {
 	switch {
 	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL):
 		e.Find(checkup.Critical, "rights", fmt.Sprintf("the user cannot change the znode %s, or those below: %v", e.target.Prefix, err), noLocks,
-			fmt.Sprintf("log in as in zkstore.Auth, and grant the rights with zkCli.sh: setAcl -R %s digest:USER:HASH:cdrwa", e.target.Prefix))
+			fmt.Sprintf("log in as in zkstore.Auth, and grant the rights with zkCli.sh: setAcl -R %s digest:USER:HASH:crdw", e.target.Prefix))
 	case errors.Is(err, zk.ErrAuthFailed):
 		e.Find(checkup.Critical, "login", fmt.Sprintf("the login failed: %v", err), noLocks, "set the scheme and the credentials in zkstore.Auth, as the servers expect them")
 	default:

@@ -59,7 +59,7 @@ func (e *examination) visit(s *server) {
 		return
 	}
 	for _, word := range []string{"srvr", "conf", "mntr"} {
-		if text, err := e.ask(s.addr, word); err == nil && !strings.Contains(text, "not in the whitelist") {
+		if text, err := e.send(s.addr, word); err == nil && !strings.Contains(text, "not in the whitelist") {
 			s.words[word] = text
 		}
 	}
@@ -77,8 +77,8 @@ func (e *examination) greet(addr string, timeout time.Duration) (greeting.Sessio
 	return greeting.Greet(conn, timeout)
 }
 
-// ask sends a four-letter word.
-func (e *examination) ask(addr, word string) (string, error) {
+// send sends a four-letter word.
+func (e *examination) send(addr, word string) (string, error) {
 	const longest = 1 << 20
 	conn, err := e.target.Dial("tcp", addr, soon)
 	if err != nil {
@@ -122,8 +122,8 @@ func (s *server) field(word, name string) (value string, found bool) {
 	return "", false
 }
 
-// millis returns the value of a setting in milliseconds.
-func (s *server) millis(name string) (d time.Duration, found bool) {
+// durationOf returns the value of a setting in milliseconds.
+func (s *server) durationOf(name string) (d time.Duration, found bool) {
 	text, found := s.field("conf", name)
 	n, err := strconv.Atoi(text)
 	return time.Duration(n) * time.Millisecond, found && err == nil

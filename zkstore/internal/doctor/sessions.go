@@ -43,7 +43,7 @@ func (e *examination) checkSessions() {
 // up to a tick late that it has lost its leader, and the store subtracts that from each lease.
 func (e *examination) checkTick() {
 	for _, s := range e.serving() {
-		tick, found := s.millis("tickTime")
+		tick, found := s.durationOf("tickTime")
 		assumed := e.tick(s)
 		e.at(s, checkup.If(found && tick > assumed, checkup.Critical, "tick", fmt.Sprintf("tickTime is %v, but the store assumes %v", tick, assumed),
 			"a holder can be told too late that it lost a lock: two clients hold it", fmt.Sprintf("set zkstore.Tick(%v), tick=%v in a URL, or a minSessionTimeout of two ticks", tick, tick)))
