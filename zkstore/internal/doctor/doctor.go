@@ -44,6 +44,7 @@ func examine(ctx context.Context, target Target, slow time.Duration) (checkup.Fi
 	if target.Dial == nil {
 		target.Dial = net.DialTimeout
 	}
+	target.Servers = zk.FormatServers(target.Servers) // with the default port, as the store does
 	return checkup.Collect(ctx, func(ctx context.Context, r *checkup.Report) error {
 		e := &examination{Server: checkup.Server{Report: r, Ctx: ctx}, target: target, slow: slow}
 		e.visitServers()

@@ -120,6 +120,6 @@ func (e *examination) checkLatency(conn *zk.Conn) {
 	e.AddAll(checkup.If(most >= e.slow, checkup.Warning, "latency",
 		fmt.Sprintf("a write takes %v at the median and %v at the 99th percentile of %d", half.Round(time.Microsecond), most.Round(time.Microsecond), len(took)),
 		"each acquire and each release takes as long; short TTLs are lost in a pause, and the leader changes often",
-		"use local SSDs without other writers for dataLogDir, and look for "fsync-ing the write ahead log" in the log of each server"))
+		"use local SSDs without other writers for dataLogDir, and look for slow syncs in the log of each server"))
 	_ = conn.Delete(path, -1) // otherwise it ends with the session
 }
