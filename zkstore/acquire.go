@@ -46,7 +46,7 @@ func (s *Store) acquireOne(ctx context.Context, r driver.AcquireRequest) (driver
 	case rec.ending:
 		return driver.AcquireReply{}, cmp.Or(s.finish(ctx, rec), errAgain)
 	case rec.entry.name == "": // the reply to an earlier request was lost
-		return driver.AcquireReply{}, cmp.Or(s.settle(ctx, rec), errAgain)
+		return driver.AcquireReply{}, cmp.Or(s.resolve(ctx, rec), errAgain)
 	default:
 		return s.acquireAgain(ctx, r, rec)
 	}
@@ -220,13 +220,13 @@ func (s *Store) notAdded(ctx context.Context, rec record, err error) error {
 	case errors.Is(err, errNoNumbers):
 		return cmp.Or(errOf(s.end(ctx, rec)), err)
 	case isBroken(err):
-		return cmp.Or(s.settle(ctx, rec), errAgain)
+		return cmp.Or(s.resolve(ctx, rec), errAgain)
 	}
 	return err
 }
 
-// settle finds the entry of an acquire that got no answer. If there is none, it removes the record.
-func (s *Store) settle(ctx context.Context, rec record) error {
+// resolve finds the entry of an acquire that got no answer. If there is none, it removes the record.
+func (s *Store) resolve(ctx context.Context, rec record) error {
 	e, found, err := s.locate(ctx, rec)
 	switch {
 	case err != nil:
