@@ -101,7 +101,7 @@ func cutSeq(name string) (rest string, seq int32, ok bool) {
 		at-- // the sign: a separator before it ends with - or _
 	}
 	number, err := strconv.ParseInt(name[at:], 10, 32)
-	return name[:at], int32(number), err == nil
+	return name[:at], int32(number), err == nil && name[at] != '+'
 }
 
 // parseOwn reads the parts before the sequence number of an entry of dibs.

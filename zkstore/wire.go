@@ -41,11 +41,20 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// SetReadDeadline limits the wait for the first answer: the library would wait for some minutes for
-// a server that is stopped, and the session would end.
+// SetReadDeadline limits the wait for the first answer. The library's limit is a multiple of the
+// timeout that was asked for: some milliseconds to learn the shortest timeout, or some minutes for a
+// server that is stopped.
 func (w *wire) SetReadDeadline(t time.Time) error {
-	if !w.answered.Load() && (t.IsZero() || t.After(w.handshake)) {
+	if !w.answered.Load() {
 		t = w.handshake
 	}
 	return w.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline limits the first request in the same way.
+func (w *wire) SetWriteDeadline(t time.Time) error {
+	if !w.answered.Load() {
+		t = w.handshake
+	}
+	return w.Conn.SetWriteDeadline(t)
 }
