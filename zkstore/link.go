@@ -240,7 +240,7 @@ func (l *link) await(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return unsentError{errors.Join(errNoServer, context.Cause(ctx))}
+			return unsentError{fmt.Errorf("%w: %w", errNoServer, context.Cause(ctx))}
 		}
 	}
 }
@@ -274,8 +274,8 @@ func (l *link) close() {
 	l.zk.Close()
 }
 
-// abandon ends the connection, but not the session: its entries last until its timeout.
-func (l *link) abandon() {
+// disconnect ends the connection, but not the session: its entries last until its timeout.
+func (l *link) disconnect() {
 	l.end()
 	l.drop()
 }
