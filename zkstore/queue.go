@@ -49,6 +49,11 @@ func (q queue) findID(id string) int {
 	return slices.IndexFunc(q, func(e entry) bool { return e.id == id })
 }
 
+// place returns the index of an entry, which may have moved, or -1.
+func (q queue) place(of entry) int {
+	return slices.IndexFunc(q, func(e entry) bool { return e.seq == of.seq && e.id == of.id })
+}
+
 // find returns the index of the entry with a znode's name, or -1.
 func (q queue) find(name string) int {
 	return slices.IndexFunc(q, func(e entry) bool { return e.name == name })
