@@ -215,6 +215,13 @@ func (l *link) hasEnded() bool {
 	return l.ended
 }
 
+// hasID reports whether the session has an ID.
+func (l *link) hasID(id int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.id == id
+}
+
 // state returns whether a server serves the session, and a channel that is closed when this changes.
 func (l *link) state() (ready, ended bool, changed <-chan struct{}) {
 	l.mu.Lock()

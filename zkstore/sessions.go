@@ -302,7 +302,7 @@ func (ss *sessions) find(id int64) *session {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	for s := range ss.begun {
-		if id != 0 && s.zk.SessionID() == id {
+		if id != 0 && s.hasID(id) {
 			return s
 		}
 	}
