@@ -136,7 +136,7 @@ func (s *Store) createAll(ctx context.Context, recs []record, on *session) error
 	answered := s.requestBegins(recs...)
 	defer func() { closeAfter(answered, late) }()
 	for { // an empty queue's znode can end at any moment
-		replies, err, late = callLate(ctx, on.link, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
+		replies, late, err = callLate(ctx, on.link, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
 		if !errors.Is(err, zk.ErrNoNode) {
 			break
 		}
