@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -160,10 +161,16 @@ func TestRefusedLoginIsNamed(t *testing.T) {
 func TestErrorWithoutServer(t *testing.T) {
 	t.Parallel()
 	s := open(t, []string{"127.0.0.1:1"})
-	_, err := s.Acquire(briefly(t), request("n", "t", shortTTL))
-	if err == nil || strings.Contains(err.Error(), "\n") {
-		t.Errorf("%v, want one line", err)
+	var calls sync.WaitGroup
+	for i := range 3 {
+		calls.Go(func() {
+			_, err := s.Acquire(briefly(t), request(fmt.Sprint("n", i), "t", shortTTL))
+			if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "no ZooKeeper server answers") {
+				t.Errorf("%v, want the reason in one line", err)
+			}
+		})
 	}
+	calls.Wait()
 }
 
 // wantUnavailable checks that the outcome of a request is unknown.

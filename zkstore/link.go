@@ -249,7 +249,7 @@ func (l *link) await(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return unsentError{fmt.Errorf("%w: %w", errNoServer, context.Cause(ctx))}
+			return unsentError{noServer(ctx)}
 		}
 	}
 }
@@ -276,6 +276,11 @@ func (l *link) awaitLogin(ctx context.Context) error {
 
 // errNoServer means that no server accepts the session.
 var errNoServer = errors.New("no ZooKeeper server answers")
+
+// noServer returns the error of a call that waited for a server until ctx ended.
+func noServer(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", errNoServer, context.Cause(ctx))
+}
 
 // close ends the session, and its entries.
 func (l *link) close() {
