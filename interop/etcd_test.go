@@ -23,11 +23,12 @@ import (
 
 // etcdPairs returns dibs beside each of etcd's own tools.
 func etcdPairs() []pair {
+	version := toolVersion{version: etcdtest.Version, runtime: goRuntime(), key: etcdPrefix + "order:42/…"}
 	ctl := side{turns: each(etcdctl), victim: etcdctlCommand, part: "visit"}
 	return []pair{
-		{tool: "concurrency.Mutex", name: "order:mutex", dibs: goSide("dibs.Mutex", dibsMutex), theirs: goSide("concurrency.Mutex", concurrencyMutex)},
-		{tool: "concurrency.Election", name: "order:election", dibs: goSide("dibs.Election", dibsElection), theirs: goSide("concurrency.Election", concurrencyElection)},
-		{tool: "etcdctl lock", name: "order:ctl", dibs: goSide("dibs.Mutex", dibsMutex), theirs: ctl},
+		{"concurrency.Mutex", "etcd", "order:mutex", false, goSide("dibs.Mutex", dibsMutex), goSide("concurrency.Mutex", concurrencyMutex), version},
+		{"concurrency.Election", "etcd", "order:election", false, goSide("dibs.Election", dibsElection), goSide("concurrency.Election", concurrencyElection), version},
+		{"etcdctl lock", "etcd", "order:ctl", false, goSide("dibs.Mutex", dibsMutex), ctl, version},
 	}
 }
 
@@ -42,8 +43,7 @@ func TestEtcd(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	tools := tools{version: etcdtest.Version, runtime: goRuntime(), key: etcdPrefix + "order:42/…"}
-	if err := writePairs(os.Getenv(resultsVariable), "etcd", tools.results(rows)); err != nil {
+	if err := writePairs(os.Getenv(resultsVariable), "etcd", rows); err != nil {
 		t.Error(err)
 	}
 }
@@ -68,7 +68,7 @@ func etcdBackend(t *testing.T, server string) backend {
 		}
 		return entries, nil
 	}
-	return backend{store: "etcd", server: server, open: func(*testing.T) driver.Store { return etcdstore.New(cli) }, entries: entries}
+	return backend{server: server, open: func(*testing.T) driver.Store { return etcdstore.New(cli) }, entries: entries}
 }
 
 func newEtcdClient(server string) (*clientv3.Client, error) {

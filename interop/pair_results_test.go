@@ -13,36 +13,32 @@ import (
 	"time"
 )
 
-// tools describes the tools of some rows.
-type tools struct {
+// A pairRow is a result of a run. Pairs of figures are those of dibs, and theirs.
+type pairRow struct {
+	tool string
+	toolVersion
+	long  time.Duration
+	turns [2]int
+	kills [2]int
+	block [2]time.Duration
+}
+
+// A toolVersion is what the results say about a tool.
+type toolVersion struct {
 	version string
 	runtime string
 	key     string // of the name order:42
 }
 
-// A pairResult is a line of the results.
-type pairResult struct {
-	tools
-	pairRow
-}
-
-// results returns the results of tools with the same version.
-func (t tools) results(rows []pairRow) (results []pairResult) {
-	for _, r := range rows {
-		results = append(results, pairResult{t, r})
-	}
-	return results
-}
-
 func goRuntime() string { return "Go " + strings.TrimPrefix(runtime.Version(), "go") }
 
-// writePairs writes results beside the results of the matrix, in a file with its own columns.
-func writePairs(path, server string, results []pairResult) error {
+// writePairs writes rows beside the results of the matrix, in a file with its own columns.
+func writePairs(path, server string, rows []pairRow) error {
 	if path == "" {
 		return nil
 	}
 	all := [][]string{{"tool", "version", "runtime", "lock key of order:42", "date", "seconds", "turns", "killed processes", "longest wait after the end of a holder with a TTL of 4 s", "overlaps"}}
-	for _, r := range results {
+	for _, r := range rows {
 		all = append(all, []string{
 			r.tool, r.version, r.runtime, r.key, time.Now().UTC().Format(time.DateOnly),
 			strconv.Itoa(int(r.long.Seconds())), fmt.Sprintf("%d, %d", r.turns[0], r.turns[1]), fmt.Sprintf("%d, %d", r.kills[0], r.kills[1]),

@@ -21,14 +21,18 @@ import (
 // A pair is dibs beside another tool, on a lock's name.
 type pair struct {
 	tool   string
+	store  string // see process.openStore
 	name   string
 	shares bool // some turns and victims are readers
 	dibs   side
 	theirs side
+	toolVersion
 }
 
 // A side is how the workers and victims of dibs or of the tool use the lock.
 type side struct {
+	// prepare skips the test if the tool is not available. It can be nil.
+	prepare func(t *testing.T)
 	// turns returns the turns that repeat at the same time.
 	turns func(r *pairRun, t *testing.T) []turn
 	// victim returns the command of a process that holds the lock until it is killed.
@@ -68,7 +72,6 @@ const (
 
 // A backend is a server, and a store on it.
 type backend struct {
-	store  string // see process.openStore
 	server string
 	open   func(t *testing.T) driver.Store
 
@@ -89,21 +92,17 @@ type pairRun struct {
 
 func newPairRun(t *testing.T, p pair, b backend) *pairRun {
 	t.Helper()
+	for _, s := range []side{p.dibs, p.theirs} {
+		if s.prepare != nil {
+			s.prepare(t)
+		}
+	}
 	r := &pairRun{pair: p, backend: b, judge: newJudge(t), long: longestShort}
 	if os.Getenv(selectVariable) != "" {
 		r.long = 30 * time.Second
 	}
 	r.locks = dibs.New(b.open(t), dibs.Timeout(pairPatience))
 	return r
-}
-
-// A pairRow is a result of a run. Pairs of figures are those of dibs, and theirs.
-type pairRow struct {
-	tool  string
-	long  time.Duration
-	turns [2]int
-	kills [2]int
-	block [2]time.Duration
 }
 
 func (r *pairRun) run(t *testing.T) pairRow {
@@ -123,7 +122,10 @@ func (r *pairRun) run(t *testing.T) pairRow {
 		t.Errorf("dibs: close: %v", err)
 	}
 	r.wantNothingLeft(t)
-	row := pairRow{tool: r.tool, long: r.long, turns: [2]int{r.judge.turns["dibs"], r.judge.turns["theirs"]}, kills: r.kills, block: r.block}
+	row := pairRow{
+		tool: r.tool, toolVersion: r.toolVersion, long: r.long,
+		turns: [2]int{r.judge.turns["dibs"], r.judge.turns["theirs"]}, kills: r.kills, block: r.block,
+	}
 	t.Logf("%+v", row)
 	return row
 }

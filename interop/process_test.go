@@ -92,6 +92,8 @@ func (p process) acquire(ctx context.Context) error {
 		return p.acquireDibs(ctx)
 	case "concurrency.Mutex", "concurrency.Election":
 		return p.acquireEtcd(ctx)
+	case "zk.Lock":
+		return p.acquireZooKeeper()
 	}
 	return fmt.Errorf("no part %q", p.part)
 }
@@ -125,6 +127,8 @@ func (p process) openStore() (driver.Store, error) {
 	switch p.store {
 	case "etcd":
 		return newEtcdStore(p.server)
+	case "curator", "kazoo":
+		return newZooKeeperStore(p.store, p.server), nil
 	}
 	return nil, fmt.Errorf("no store %q", p.store)
 }
