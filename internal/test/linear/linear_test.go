@@ -18,11 +18,13 @@ import (
 	"github.com/dibslock/dibs/internal/test/mysqltest"
 	"github.com/dibslock/dibs/internal/test/pgtest"
 	"github.com/dibslock/dibs/internal/test/redistest"
+	"github.com/dibslock/dibs/internal/test/zktest"
 	"github.com/dibslock/dibs/localstore"
 	"github.com/dibslock/dibs/memstore"
 	"github.com/dibslock/dibs/mysqlstore"
 	"github.com/dibslock/dibs/pgstore"
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/zkstore"
 	"github.com/jackc/pgx/v5/pgxpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -88,6 +90,15 @@ func TestEtcd(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = cli.Close() })
 	run(t, etcdstore.New(cli))
+}
+
+func TestZooKeeper(t *testing.T) {
+	server, err := zktest.Start("maxSessionTimeout=60000")
+	skipWithout(t, err, zktest.ErrNoServer, "DIBS_REQUIRE_ZOOKEEPER")
+	t.Cleanup(func() { _ = server.Close() })
+	store := zkstore.New([]string{server.Endpoint()})
+	t.Cleanup(func() { _ = store.Close() })
+	run(t, store)
 }
 
 func TestMariaDB(t *testing.T) {

@@ -11,17 +11,6 @@ import (
 	"time"
 )
 
-// skipOrFail fails a test, or skips it if ZooKeeper is not installed and not required.
-func skipOrFail(t *testing.T, err error) {
-	t.Helper()
-	if errors.Is(err, ErrNoServer) && os.Getenv("DIBS_REQUIRE_ZOOKEEPER") == "" {
-		t.Skipf("SKIPPED: %v; `scripts/install-server zookeeper` installs both", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -32,28 +21,16 @@ func must(t *testing.T, err error) {
 func start(t *testing.T, args ...string) *Server {
 	t.Helper()
 	begin := time.Now()
-	s, err := Start(args...)
-	skipOrFail(t, err)
+	s := NewServer(t, args...)
 	t.Logf("started after %v", time.Since(begin))
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	return s
 }
 
 func startCluster(t *testing.T, args ...string) *Cluster {
 	t.Helper()
 	begin := time.Now()
-	c, err := StartCluster(3, args...)
-	skipOrFail(t, err)
+	c := NewCluster(t, 3, args...)
 	t.Logf("started after %v", time.Since(begin))
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	return c
 }
 

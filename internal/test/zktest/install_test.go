@@ -23,7 +23,7 @@ func TestJars(t *testing.T) {
 	t.Parallel()
 	folder, ok := Jars()
 	if !ok {
-		skipOrFail(t, ErrNoServer)
+		SkipOrFail(t, ErrNoServer)
 	}
 	for _, name := range []string{"zookeeper", "curator-recipes"} {
 		if found, err := filepath.Glob(filepath.Join(folder, name+"-*.jar")); len(found) == 0 {
@@ -35,7 +35,7 @@ func TestJars(t *testing.T) {
 // Without a server, tests should be skipped. With a false folder they should fail.
 func TestNotInstalled(t *testing.T) {
 	if !Installed() {
-		skipOrFail(t, ErrNoServer)
+		SkipOrFail(t, ErrNoServer)
 	}
 	t.Setenv("DIBS_ZOOKEEPER", t.TempDir())
 	if _, err := Start(); err == nil || errors.Is(err, ErrNoServer) {

@@ -1,0 +1,121 @@
+package zkstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dibslock/dibs/driver"
+)
+
+// A sweeper ends entries on time whose session lasts longer: leases that their client stopped
+// renewing, waiters without a heartbeat, and reservations. It is safe for concurrent use.
+type sweeper struct {
+	s *Store
+
+	mu    sync.Mutex
+	timer *time.Timer
+	at    time.Duration // when it runs; zero: never
+}
+
+// wakeAt lets the sweeper run at a time, if it is not zero.
+func (w *sweeper) wakeAt(at time.Duration) {
+	if at == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.at != 0 && w.at <= at {
+		return
+	}
+	w.at = at
+	d := max(at-w.s.clock.Now(), 0)
+	if w.timer == nil {
+		w.timer = time.AfterFunc(d, w.run)
+		return
+	}
+	w.timer.Reset(d)
+}
+
+// run ends the entries that are over.
+func (w *sweeper) run() {
+	w.mu.Lock()
+	w.at = 0
+	w.mu.Unlock()
+	over, next := w.s.records.expired(w.s.clock.Check())
+	w.wakeAt(next)
+	concurrently(over, w.end)
+}
+
+// end removes an entry. If ZooKeeper does not answer, it tries again later: others can keep the
+// entry's session alive.
+func (w *sweeper) end(rec record) {
+	const again = time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), driver.OperationTimeout)
+	defer cancel()
+	err := w.s.endOwn(ctx, rec)
+	if err == nil || w.s.sessions.isClosed() || rec.session != nil && rec.session.hasEnded() {
+		w.s.forget(rec)
+		return
+	}
+	at := w.s.clock.Check() + again
+	w.s.records.change(rec, func(now *record) { now.expires = at })
+	w.wakeAt(at)
+}
+
+// endOwn removes an entry unless another process moved it to its own session: then that process
+// renews it.
+func (s *Store) endOwn(ctx context.Context, rec record) error {
+	if rec.entry.name == "" {
+		_, err := s.remove(ctx, rec)
+		return err
+	}
+	l, err := s.linkOf(ctx, rec)
+	if err != nil {
+		return err
+	}
+	path := s.keys.entry(rec.name, rec.entry.name)
+	if !rec.entry.persistent {
+		_, err = l.remove(ctx, path, -1)
+		return err
+	}
+	return s.endPersistent(ctx, l, path)
+}
+
+// endPersistent removes a persistent entry, unless another process renewed it.
+func (s *Store) endPersistent(ctx context.Context, l *link, path string) error {
+	data, stat, err := l.get(ctx, path)
+	if isRefusal(err) {
+		return nil // it is gone
+	}
+	if err != nil {
+		return err
+	}
+	v, ok := parseValue(data)
+	if !ok {
+		return nil
+	}
+	// The leader's clock is known to about the time of a round trip.
+	if left, err := s.remainingOf(ctx, l, v, stat); err != nil || left > time.Second {
+		return err
+	}
+	_, err = l.remove(ctx, path, stat.Version)
+	return err
+}
+
+// concurrent is how many requests a call sends at the same time.
+const concurrent = 16
+
+// concurrently calls do for all elements, several at the same time.
+func concurrently[E any](all []E, do func(E)) {
+	slots := make(chan struct{}, concurrent)
+	var group sync.WaitGroup
+	for _, e := range all {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			do(e)
+		})
+	}
+	group.Wait()
+}
