@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -114,7 +115,7 @@ func (s *Store) sessionFor(ctx context.Context, ttl time.Duration) (*session, er
 // adopt makes a record for an entry that another process made. It returns false if there is none.
 func (s *Store) adopt(ctx context.Context, name, token string) (bool, error) {
 	found, ok, err := s.find(ctx, name, token)
-	if err != nil || !ok || found.value.Reserved {
+	if err != nil || !ok || found.entry.reserved {
 		return false, err
 	}
 	s.records.add(&found)
@@ -150,14 +151,20 @@ type creation struct {
 	pzxid    int64
 }
 
+// lastSeq is the last sequence number that is used: those near 2^31 come again and again, so they say
+// nothing about an order.
+const lastSeq = 1<<31 - 1<<20
+
+// errNoNumbers means that a queue was never empty for a very long time.
+var errNoNumbers = errors.New("the sequence numbers of this znode are used up: let it be without children for some minutes, and ZooKeeper removes it")
+
 // create adds an entry at the end of a queue, with a read of the queue in the same round trip.
 func (s *Store) create(ctx context.Context, rec *record, n node) (creation, error) {
 	parent := s.keys.queue(rec.name)
 	path := parent + "/" + s.config.format.prefixOf(n)
-	const attempts = 3 // an empty queue's znode can end at any moment
 	var c creation
 	var err error
-	for range attempts {
+	for { // an empty queue's znode can end at any moment
 		var late <-chan struct{}
 		c, err, late = callLate(ctx, rec.session.link, func(conn *zk.Conn) (c creation, err error) {
 			read := make(chan creation, 1)
@@ -193,6 +200,9 @@ func (s *Store) create(ctx context.Context, rec *record, n node) (creation, erro
 		return creation{}, invalid("ZooKeeper created the znode %s, which has no sequence number", c.path)
 	}
 	rec.entry = entry{n, name}
+	if n.seq >= lastSeq {
+		return creation{}, fmt.Errorf("%w: %s", errNoNumbers, parent)
+	}
 	return c, nil
 }
 
@@ -207,6 +217,8 @@ func (s *Store) notAdded(ctx context.Context, rec record, err error) error {
 	case errors.As(err, &unsent) || isRefusal(err):
 		s.forget(rec)
 		return err
+	case errors.Is(err, errNoNumbers):
+		return cmp.Or(errOf(s.end(ctx, rec)), err)
 	case isBroken(err):
 		return cmp.Or(s.settle(ctx, rec), errAgain)
 	}
@@ -383,9 +395,10 @@ func (s *Store) busy(ctx context.Context, l *link, name string, q queue, i int, 
 		}
 		return reply, nil
 	case v.Waiting:
+		reply.Position++
 		return reply, nil
 	}
-	reply.Holder, reply.Reserved, reply.Remaining = v.Token, v.Reserved, v.ttl()
+	reply.Holder, reply.Reserved, reply.Remaining = v.Token, holders[0].reserved, v.ttl()
 	if holders[0].persistent {
 		reply.Remaining, err = s.remainingOf(ctx, l, v, stat)
 		reply.Remaining = max(reply.Remaining, time.Millisecond)

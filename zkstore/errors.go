@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"os"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/go-zookeeper/zk"
@@ -42,17 +45,21 @@ var refusals = []error{
 
 // unavailable returns an operation's error.
 func unavailable(op, name string, err error) error {
-	if errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrWrongType) {
+	if errors.Is(err, driver.ErrInvalid) {
 		return err
 	}
 	e := &driver.UnavailableError{Op: op, Name: name, Cause: err}
 	var unsent unsentError
+	var other *driver.WrongTypeError
 	switch {
+	case errors.As(err, &other):
+		other.Op, other.Name, other.State.Name = op, name, name
+		return other
 	case errors.As(err, &unsent):
 		e.Unsent, e.Unreached = true, !errors.Is(err, context.Canceled)
 	case errors.Is(err, zk.ErrNoAuth):
 		e.Cause, e.Refused = fmt.Errorf("%w: the user needs the rights c, d, r and w below the store's prefix", err), true
-	case isRefusal(err):
+	case isRefusal(err) || errors.Is(err, errNoNumbers):
 		e.Refused = true
 	}
 	return e
@@ -69,7 +76,13 @@ func isRefusal(err error) bool {
 
 // isBroken reports whether a connection ended before an answer, so the outcome is unknown.
 func isBroken(err error) bool {
-	return errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrClosing) || errors.Is(err, zk.ErrSessionMoved) || errors.Is(err, zk.ErrNoServer)
+	for _, broken := range []error{zk.ErrConnectionClosed, zk.ErrClosing, zk.ErrSessionMoved, zk.ErrNoServer, net.ErrClosed, io.EOF, os.ErrDeadlineExceeded} {
+		if errors.Is(err, broken) {
+			return true
+		}
+	}
+	var network net.Error // of a write, from the library
+	return errors.As(err, &network) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // again repeats a request while it returns errAgain.

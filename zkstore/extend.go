@@ -83,7 +83,7 @@ func (s *Store) extendFound(ctx context.Context, r driver.ExtendRequest, sent ti
 	switch {
 	case err != nil:
 		return err
-	case !found || !rec.held || rec.value.Reserved:
+	case !found || !rec.held || rec.entry.reserved:
 		if rec.held && !found {
 			s.forget(rec)
 		}

@@ -61,12 +61,12 @@ func (s *Store) renewPersistent(ctx context.Context, rec *record, ttl time.Durat
 		ttl = max(ttl, v.ttl())
 	}
 	v.TTL, v.Fence = milliseconds(ttl), fence
-	_, err = l.set(ctx, s.keys.entry(rec.name, rec.entry.name), v.bytes(), -1)
+	stat, err := l.set(ctx, s.keys.entry(rec.name, rec.entry.name), v.bytes(), -1)
 	if errors.Is(err, zk.ErrNoNode) {
 		return errAgain
 	}
 	if err == nil {
-		rec.value = v
+		rec.value, rec.version = v, stat.Version
 	}
 	return err
 }
@@ -114,10 +114,11 @@ func (s *Store) moveTo(ctx context.Context, rec *record, to *session, change fun
 		return err
 	}
 	left := rec.session
-	rec.entry, rec.value, rec.session = moved, v, to
+	rec.entry, rec.value, rec.session, rec.version = moved, v, to, 0
 	rec.gone, rec.recorded = nil, false
 	if !s.records.update(*rec, func(now *record) {
-		now.entry, now.value, now.session, now.gone, now.recorded = moved, v, to, nil, false
+		now.entry, now.value, now.session, now.version = moved, v, to, 0
+		now.gone, now.recorded = nil, false
 	}) {
 		return errAgain
 	}
@@ -133,7 +134,8 @@ func (s *Store) extended(rec record, ttl time.Duration, fence uint64, sent time.
 		if now.held {
 			until = max(until, now.expires)
 		}
-		now.held, now.fence, now.expires, now.value = true, max(fence, now.fence), until, rec.value
+		now.held, now.fence, now.expires = true, max(fence, now.fence), until
+		now.value, now.version = rec.value, rec.version
 		now.endWait(now.wait)
 	})
 	if !ok {
@@ -170,7 +172,7 @@ func (s *Store) find(ctx context.Context, name, token string) (record, bool, err
 		if !ok || v.Token != token {
 			return record{}, false, nil
 		}
-		rec := record{name: name, token: token, entry: q[i], value: v, held: i < q.granted() && !v.Waiting, fence: v.Fence, owner: stat.EphemeralOwner}
+		rec := record{name: name, token: token, entry: q[i], value: v, held: i < q.granted() && !v.Waiting, fence: v.Fence, version: stat.Version, owner: stat.EphemeralOwner}
 		if rec.entry.persistent {
 			left, err := s.remainingOf(ctx, l, v, stat)
 			if err != nil {

@@ -196,7 +196,7 @@ func (s *Store) describe(ctx context.Context, l *link, name string, d detail) (h
 		return h, false, nil
 	}
 	h = ownertoken.NewHolder(d.value.Token, weight)
-	h.Fence, h.Reserved, h.Remaining = d.value.Fence, d.value.Reserved, d.value.ttl()
+	h.Fence, h.Reserved, h.Remaining = d.value.Fence, d.reserved, d.value.ttl()
 	if d.value.Since > 0 {
 		h.Since = time.UnixMilli(d.value.Since)
 	}

@@ -15,27 +15,29 @@ import (
 type leaderClock struct {
 	clock *bootclock.Clock
 
-	mu    sync.Mutex
-	known bool
-	ahead time.Duration // how far it is ahead of our clock; it is 1970 there
+	mu      sync.Mutex
+	learned time.Duration // when it was read; zero: never
+	time    time.Time     // its time then
 }
 
-// now returns the leader's time, about. It returns false if that is not known.
-func (c *leaderClock) now() (time.Time, bool) {
+// about returns the leader's time, as far as it is known. It returns false if that was long ago.
+func (c *leaderClock) about() (time.Time, bool) {
+	const long = time.Minute
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.UnixMilli(0).Add(c.ahead + c.clock.Now()), c.known
+	age := c.clock.Now() - c.learned
+	return c.time.Add(age), c.learned != 0 && age < long
 }
 
-// learn records a time that the leader wrote just now.
-func (c *leaderClock) learn(ms int64) {
+func (c *leaderClock) learn(now time.Time) {
+	at := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known, c.ahead = true, time.UnixMilli(ms).Sub(time.UnixMilli(0))-c.clock.Now()
+	c.learned, c.time = at, now
 }
 
-// leaderTime reads the leader's clock, with a write.
-func (s *Store) leaderTime(ctx context.Context, l *link) (time.Time, error) {
+// leaderTime reads the leader's clock, with a write. It also returns the leader's epoch.
+func (s *Store) leaderTime(ctx context.Context, l *link) (now time.Time, epoch int64, err error) {
 	path := s.keys.clock()
 	stat, err := l.set(ctx, path, nil, -1)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -45,43 +47,48 @@ func (s *Store) leaderTime(ctx context.Context, l *link) (time.Time, error) {
 		}
 	}
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, 0, err
 	}
-	s.leader.learn(stat.Mtime)
-	return time.UnixMilli(stat.Mtime), nil
+	now = time.UnixMilli(stat.Mtime)
+	s.leader.learn(now)
+	return now, epochOf(stat), nil
 }
 
-// aboutNow returns the leader's time, with a write if it is not yet known.
-func (s *Store) aboutNow(ctx context.Context, l *link) (time.Time, error) {
-	if now, ok := s.leader.now(); ok {
-		return now, nil
-	}
-	return s.leaderTime(ctx, l)
-}
+// epochOf returns the number of the leader that wrote a znode.
+func epochOf(stat *zk.Stat) int64 { return stat.Mzxid >> 32 }
 
-// remainingOf returns how long a persistent entry lasts.
+// remainingOf returns about how long a persistent entry lasts.
 func (s *Store) remainingOf(ctx context.Context, l *link, v value, stat *zk.Stat) (time.Duration, error) {
-	now, err := s.aboutNow(ctx, l)
-	if err != nil {
-		return 0, err
+	now, known := s.leader.about()
+	if !known {
+		var err error
+		if now, _, err = s.leaderTime(ctx, l); err != nil {
+			return 0, err
+		}
 	}
 	return time.UnixMilli(stat.Mtime).Add(v.ttl()).Sub(now), nil
 }
 
 // reap deletes a persistent entry that is over. A renewal meanwhile changes its version, so it stays.
-func (s *Store) reap(ctx context.Context, l *link, path string, v value, stat *zk.Stat) (bool, error) {
+//
+// The clocks of two leaders can differ. So if another leader wrote the entry, reap writes it again:
+// its time begins anew after an election.
+func (s *Store) reap(ctx context.Context, l *link, path string, data []byte, v value, stat *zk.Stat) (reaped bool, err error) {
 	if left, err := s.remainingOf(ctx, l, v, stat); err != nil || left > 0 {
 		return false, err
 	}
-	now, err := s.leaderTime(ctx, l)
-	if err != nil || !time.UnixMilli(stat.Mtime).Add(v.ttl()).Before(now) {
-		return false, err
+	now, epoch, err := s.leaderTime(ctx, l)
+	switch {
+	case err != nil:
+	case epochOf(stat) != epoch:
+		_, err = l.set(ctx, path, data, stat.Version)
+	case now.After(time.UnixMilli(stat.Mtime).Add(v.ttl())):
+		reaped, err = l.remove(ctx, path, stat.Version)
 	}
-	removed, err := l.remove(ctx, path, stat.Version)
-	if errors.Is(err, zk.ErrBadVersion) {
+	if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) {
 		return false, nil
 	}
-	return removed, err
+	return reaped, err
 }
 
 // reapAll deletes the persistent entries among some holders that are over. It returns errAgain if it
@@ -103,7 +110,7 @@ func (s *Store) reapAll(ctx context.Context, l *link, name string, holders queue
 		if !ok {
 			continue
 		}
-		reaped, err := s.reap(ctx, l, path, v, stat)
+		reaped, err := s.reap(ctx, l, path, data, v, stat)
 		if err != nil {
 			return err
 		}

@@ -28,6 +28,8 @@ type link struct {
 	ended     bool                           // the session, or the link
 	changed   chan struct{}                  // closed when ready or ended change
 	refused   error                          // no server accepts the login
+	id        int64                          // of the session; zero: not yet known
+	lost      time.Duration                  // since when no server serves the session, if it is not ready
 	timeout   time.Duration                  // of the session; zero: not yet known
 	dialed    time.Duration                  // when the last connection began
 	heard     time.Duration                  // when bytes last arrived
@@ -43,7 +45,7 @@ type watchKey struct {
 }
 
 // handshakeLimit is how long a server may take to answer to a new connection.
-const handshakeLimit = 1500 * time.Millisecond
+const handshakeLimit = 3 * time.Second
 
 // newLink begins a session with a timeout. It does not wait for a server.
 func (c config) newLink(servers []string, clock *bootclock.Clock, timeout time.Duration, connected func(dialed, at time.Duration)) (*link, error) {
@@ -106,11 +108,7 @@ func (l *link) open(network, address string, limit time.Duration) (net.Conn, err
 		return nil, err
 	}
 	w := &wire{Conn: conn, handshake: time.Now().Add(handshakeLimit), heard: l.hear}
-	w.timeout = func(d time.Duration) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.timeout = d
-	}
+	w.timeout = l.accept
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
@@ -119,6 +117,31 @@ func (l *link) open(network, address string, limit time.Duration) (net.Conn, err
 	}
 	l.dialed, l.wire = at, w
 	return w, nil
+}
+
+// accept records a server's first answer. A session with another ID or timeout is another session, as
+// far as leases are concerned, so the link ends. An ID of zero says that the session ended.
+func (l *link) accept(id int64, timeout time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case id == 0:
+	case l.id == 0:
+		l.id, l.timeout = id, timeout
+	case l.id != id || l.timeout != timeout:
+		l.setEnded()
+		return errEnded
+	}
+	return nil
+}
+
+// setEnded records the end. The caller holds the lock.
+func (l *link) setEnded() {
+	if !l.ended {
+		l.ended, l.ready = true, false
+		close(l.changed)
+		l.changed = make(chan struct{})
+	}
 }
 
 func (l *link) hear() {
@@ -134,23 +157,39 @@ func (l *link) event(e zk.Event) {
 		l.fire(e)
 		return
 	}
+	at := l.clock.Check()
 	l.mu.Lock()
 	ready, dialed := e.State == zk.StateHasSession, l.dialed
-	if e.State == zk.StateExpired || e.State == zk.StateAuthFailed {
-		l.ended = true
-	}
-	if ready != l.ready || l.ended {
-		l.ready = ready && !l.ended
+	switch {
+	case l.ended:
+	case e.State == zk.StateExpired || e.State == zk.StateAuthFailed:
+		l.setEnded()
+	case ready != l.ready:
+		l.ready, l.lost = ready, at
 		close(l.changed)
 		l.changed = make(chan struct{})
 	}
 	ended := l.ended
+	if ready {
+		l.fireChildren()
+	}
 	l.mu.Unlock()
 	switch {
 	case ended:
 		l.drop()
 	case ready:
-		l.connected(dialed, l.clock.Check())
+		l.connected(dialed, at)
+	}
+}
+
+// fireChildren ends all watches of children: the library can lose an event when it connects again. The
+// caller holds the lock.
+func (l *link) fireChildren() {
+	for key, fired := range l.watches {
+		if key.children {
+			close(fired)
+			delete(l.watches, key)
+		}
 	}
 }
 
@@ -183,7 +222,9 @@ func (l *link) state() (ready, ended bool, changed <-chan struct{}) {
 	return l.ready, l.ended, l.changed
 }
 
-// await waits until a server serves the session.
+// await waits until a server serves the session. A link without a server for longer than its timeout
+// ends: the session ended, although no server says so. After a restore, for example, all servers
+// refuse the session.
 func (l *link) await(ctx context.Context) error {
 	for {
 		ready, ended, changed := l.state()
@@ -192,6 +233,9 @@ func (l *link) await(ctx context.Context) error {
 			return errEnded
 		case ready:
 			return l.awaitLogin(ctx)
+		case l.isForgotten():
+			l.drop()
+			return errEnded
 		}
 		select {
 		case <-changed:
@@ -199,6 +243,14 @@ func (l *link) await(ctx context.Context) error {
 			return unsentError{errors.Join(errNoServer, context.Cause(ctx))}
 		}
 	}
+}
+
+// isForgotten reports whether no server serves the session for longer than its timeout.
+func (l *link) isForgotten() bool {
+	at := l.clock.Check()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.ready && l.id != 0 && at-l.lost > 2*l.timeout
 }
 
 // awaitLogin waits until the session was logged in.
@@ -232,11 +284,7 @@ func (l *link) abandon() {
 func (l *link) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.ended {
-		l.ended, l.ready = true, false
-		close(l.changed)
-		l.changed = make(chan struct{})
-	}
+	l.setEnded()
 	for key, fired := range l.watches {
 		close(fired)
 		delete(l.watches, key)
@@ -312,12 +360,11 @@ func (l *link) children(ctx context.Context, path string, watch bool) (names []s
 		stat  *zk.Stat
 	}
 	key := watchKey{path, true}
-	var arm bool
 	if watch {
-		fired, arm = l.watch(key)
+		fired, _ = l.watch(key)
 	}
 	r, err := call(ctx, l, func(c *zk.Conn) (r reply, err error) {
-		if arm {
+		if watch {
 			r.names, r.stat, _, err = c.ChildrenW(path)
 		} else {
 			r.names, r.stat, err = c.Children(path)
@@ -325,7 +372,7 @@ func (l *link) children(ctx context.Context, path string, watch bool) (names []s
 		return r, err
 	})
 	if err != nil {
-		if arm {
+		if watch {
 			l.unwatch(key, fired)
 		}
 		return nil, 0, nil, err
@@ -438,8 +485,7 @@ func (l *link) makePath(ctx context.Context, path string, acl []zk.ACL, containe
 		}
 		return c.Create(path, nil, 0, acl)
 	}
-	const attempts = 3 // a container above can end at any moment
-	for range attempts {
+	for { // the znode above can end at any moment
 		err := errOf(call(ctx, l, create))
 		if err == nil || errors.Is(err, zk.ErrNodeExists) {
 			return nil
@@ -452,5 +498,4 @@ func (l *link) makePath(ctx context.Context, path string, acl []zk.ACL, containe
 			return err
 		}
 	}
-	return zk.ErrNoNode
 }

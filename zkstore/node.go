@@ -16,7 +16,7 @@ import (
 //	7f3a…-1.1.0__lock__0000000007        format Kazoo
 //
 // The first part identifies the owner's token. Then come the weight, its limit and the number of
-// moves, with a p if the znode is persistent. A move is a new znode in the place of the old one, with
+// moves, with a p if the znode is persistent, or an r if it reserves the name. A move is a new znode in the place of the old one, with
 // the same sequence number: to another session, or with another weight.
 type node struct {
 	id         string // empty: another program's entry
@@ -24,6 +24,7 @@ type node struct {
 	limit      int
 	moves      int
 	persistent bool
+	reserved   bool // also persistent
 	seq        int32
 }
 
@@ -57,7 +58,10 @@ func (f NodeFormat) prefixOf(n node) string {
 		sep = formats[f].writer
 	}
 	mark, start := "", ""
-	if n.persistent {
+	switch {
+	case n.reserved:
+		mark = "r"
+	case n.persistent:
 		mark = "p"
 	}
 	if f == Curator {
@@ -97,7 +101,7 @@ func cutSeq(name string) (rest string, seq int32, ok bool) {
 		at-- // the sign: a separator before it ends with - or _
 	}
 	number, err := strconv.ParseInt(name[at:], 10, 32)
-	return name[:at], int32(number), err == nil
+	return name[:at], int32(number), err == nil && name[at] != '+'
 }
 
 // parseOwn reads the parts before the sequence number of an entry of dibs.
@@ -111,7 +115,8 @@ func parseOwn(rest string) (n node, ok bool) {
 	if end < 0 {
 		return node{}, false
 	}
-	text, persistent := strings.CutSuffix(rest[:end], "p")
+	text, reserved := strings.CutSuffix(rest[:end], "r")
+	text, persistent := strings.CutSuffix(text, "p")
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 {
 		return node{}, false
@@ -124,7 +129,8 @@ func parseOwn(rest string) (n node, ok bool) {
 		}
 		numbers[i] = int(number)
 	}
-	n.weight, n.limit, n.moves, n.persistent = numbers[0], numbers[1], numbers[2], persistent
+	n.weight, n.limit, n.moves = numbers[0], numbers[1], numbers[2]
+	n.persistent, n.reserved = persistent || reserved, reserved
 	return n, 1 <= n.weight && n.weight <= n.limit
 }
 

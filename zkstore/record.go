@@ -16,6 +16,7 @@ type record struct {
 	owner   int64    // the ID of a found entry's session
 	entry   entry    // without a name: an acquire got no answer
 	value   value
+	version int32 // of a persistent entry, after this process wrote it
 
 	held    bool // the entry is a holder
 	fence   uint64

@@ -38,14 +38,14 @@ func (s *Store) releaseFound(ctx context.Context, r driver.ReleaseRequest) (bool
 	switch {
 	case err != nil:
 		return false, err
-	case !found || !rec.held && !rec.value.Reserved:
+	case !found || !rec.held && !rec.entry.reserved:
 		if rec.ending {
 			s.forget(rec)
 		}
 		return false, nil
-	case rec.value.Reserved && r.Reserve > 0: // the reply to this release was lost
+	case rec.entry.reserved && r.Reserve > 0: // the reply to this release was lost
 		return true, nil
-	case rec.value.Reserved != r.Unreserve:
+	case rec.entry.reserved != r.Unreserve:
 		return false, nil
 	case r.Reserve > 0:
 		return s.reserve(ctx, rec, r.Reserve)
@@ -63,7 +63,7 @@ func (s *Store) findOwn(ctx context.Context, name, token string) (record, bool, 
 	if !found || own.entry.name != rec.entry.name {
 		return own, found && s.replace(&own, rec), nil
 	}
-	own.value, own.held = rec.value, rec.held && !rec.value.Reserved
+	own.value, own.held = rec.value, rec.held && !rec.entry.reserved
 	return own, true, nil
 }
 
@@ -117,10 +117,11 @@ func (s *Store) remove(ctx context.Context, rec record) (removed bool, err error
 			unanswered = true
 		case errors.Is(err, errEnded) && !rec.entry.persistent:
 			return false, nil
-		case err != nil || removed || unanswered:
-			return err == nil, err
+		case err != nil || removed:
+			return removed, err
 		default:
-			return s.removeMoved(ctx, rec)
+			moved, err := s.removeMoved(ctx, rec)
+			return moved || unanswered && err == nil, err
 		}
 	}
 }
@@ -128,7 +129,7 @@ func (s *Store) remove(ctx context.Context, rec record) (removed bool, err error
 // removeMoved deletes an entry that is not in its znode: it ended, or it moved.
 func (s *Store) removeMoved(ctx context.Context, rec record) (bool, error) {
 	found, ok, err := s.find(ctx, rec.name, rec.token)
-	if err != nil || !ok || found.entry.seq != rec.entry.seq || found.value.Reserved {
+	if err != nil || !ok || found.entry.seq != rec.entry.seq || found.entry.reserved {
 		return false, err
 	}
 	l, err := s.sessions.get(ctx)
@@ -145,7 +146,7 @@ func (s *Store) finish(ctx context.Context, rec record) error {
 		switch {
 		case err != nil:
 			return err
-		case !ok || found.value.Reserved:
+		case !ok || found.entry.reserved:
 			s.forget(rec)
 			return nil
 		}
@@ -161,7 +162,7 @@ func (s *Store) reserve(ctx context.Context, rec record, d time.Duration) (bool,
 	if rec.number == 0 && !s.records.add(&rec) {
 		return false, errAgain
 	}
-	err := s.move(ctx, &rec, nil, func(_ *node, v *value) { v.Reserved, v.TTL = true, milliseconds(d) })
+	err := s.move(ctx, &rec, nil, func(n *node, v *value) { n.reserved, v.TTL = true, milliseconds(d) })
 	if err != nil {
 		return false, err
 	}
@@ -200,7 +201,7 @@ func (s *Store) cancel(ctx context.Context, name, token string) error {
 			return err
 		}
 	}
-	if rec.value.Reserved {
+	if rec.entry.reserved {
 		return nil
 	}
 	if rec.ending {

@@ -45,7 +45,7 @@ func (s *Store) resize(ctx context.Context, r driver.AcquireRequest) (driver.Acq
 	if err != nil {
 		return driver.AcquireReply{}, s.afterEnd(rec, err)
 	}
-	if !found || !rec.held || rec.value.Reserved {
+	if !found || !rec.held || rec.entry.reserved {
 		q, pzxid, err := s.readFresh(ctx, l, r.Name)
 		if err != nil {
 			return driver.AcquireReply{}, err
@@ -121,7 +121,13 @@ func (s *Store) grow(ctx context.Context, r driver.AcquireRequest, rec record, s
 		return reply, cmp.Or(err, end())
 	}
 	rec.fence = s.fences.at(pzxid, i)
-	reply, err := s.writeWeight(ctx, r, rec, sent, &zk.DeleteRequest{Path: path, Version: -1})
+	more := []any{&zk.DeleteRequest{Path: path, Version: -1}}
+	for j, e := range before[:before.granted()] { // if one leaves, a waiter before the barrier can take its place
+		if j != i {
+			more = append(more, &zk.CheckVersionRequest{Path: s.keys.entry(r.Name, e.name), Version: -1})
+		}
+	}
+	reply, err := s.writeWeight(ctx, r, rec, sent, more...)
 	if err == nil {
 		s.forget(barrier)
 		return reply, nil

@@ -1,6 +1,7 @@
 package zkstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,7 +58,7 @@ func (s *Store) revoke(ctx context.Context, r driver.RevokeRequest) (bool, error
 		if d.foreign() || d.value.Waiting || !s.isRevoked(r, d) {
 			continue
 		}
-		if err := s.removeWithLetter(ctx, l, r, d, s.fences.upTo(pzxid)); err != nil {
+		if err := s.removeWithLetter(ctx, l, r, d, cmp.Or(r.Fence, s.fences.upTo(pzxid))); err != nil {
 			return false, err
 		}
 		if rec, ok := s.records.get(r.Name, d.value.Token); ok && rec.entry.name == d.name {
@@ -72,7 +73,7 @@ func (s *Store) revoke(ctx context.Context, r driver.RevokeRequest) (bool, error
 // the entry ended or moved.
 func (s *Store) removeWithLetter(ctx context.Context, l *link, r driver.RevokeRequest, d detail, fence uint64) error {
 	ops := []any{&zk.DeleteRequest{Path: s.keys.entry(r.Name, d.name), Version: -1}}
-	if d.value.Client != "" && !d.value.Reserved {
+	if d.value.Client != "" && !d.reserved {
 		if err := l.makePath(ctx, s.keys.letters(), s.config.acl, false); err != nil {
 			return err
 		}
@@ -99,7 +100,7 @@ func (s *Store) removeOldLetters(ctx context.Context, l *link) {
 	if err != nil {
 		return
 	}
-	now, err := s.leaderTime(ctx, l)
+	now, _, err := s.leaderTime(ctx, l)
 	if err != nil {
 		return
 	}

@@ -184,7 +184,24 @@ func (s *session) prove(path string) {
 		if s.retire(longestIdle) {
 			return
 		}
-		time.Sleep(pause)
+		s.pause(pause)
+	}
+}
+
+// pause waits for a time, or until the session ends.
+func (s *session) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		_, ended, changed := s.state()
+		if ended {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return
+		}
 	}
 }
 

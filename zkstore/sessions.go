@@ -253,7 +253,8 @@ func (ss *sessions) begin(ctx context.Context, timeout time.Duration) (*session,
 // timeoutFor returns the timeout of a session for a TTL: not much longer, so that TTLs share sessions.
 func (ss *sessions) timeoutFor(ttl time.Duration) time.Duration {
 	tick, longest := ss.bounds()
-	timeout := ttl + slack(tick)
+	const most = time.Hour // the servers allow less
+	timeout := min(ttl+slack(tick), most)
 	step := time.Second
 	for step*16 <= timeout {
 		step *= 2

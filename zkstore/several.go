@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -123,10 +124,9 @@ func (s *Store) createAll(ctx context.Context, recs []record, on *session) error
 		path := s.keys.queue(rec.name) + "/" + s.config.format.prefixOf(node{id: idOf(rec.token), weight: 1, limit: 1})
 		ops = append(ops, &zk.CreateRequest{Path: path, Data: rec.value.bytes(), Acl: s.config.acl, Flags: zk.FlagEphemeral | zk.FlagSequence})
 	}
-	const attempts = 3 // an empty queue's znode can end at any moment
 	var replies []zk.MultiResponse
 	var err error
-	for range attempts {
+	for { // an empty queue's znode can end at any moment
 		var late <-chan struct{}
 		replies, err, late = callLate(ctx, on.link, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
 		if late != nil {
@@ -156,8 +156,11 @@ func (s *Store) createAll(ctx context.Context, recs []record, on *session) error
 		if !s.records.update(recs[i], func(now *record) { now.entry = recs[i].entry }) {
 			return errAgain
 		}
+		if n.seq >= lastSeq {
+			err = fmt.Errorf("%w: %s", errNoNumbers, s.keys.queue(recs[i].name))
+		}
 	}
-	return nil
+	return err
 }
 
 // noneAdded removes the records of entries that were not added. It returns errAgain if a session
@@ -170,6 +173,8 @@ func (s *Store) noneAdded(ctx context.Context, recs []record, err error) error {
 		return errAgain
 	case errors.As(err, &unsent) || isRefusal(err):
 		s.forgetAll(recs)
+	case errors.Is(err, errNoNumbers):
+		return cmp.Or(s.endAll(ctx, recs), err)
 	case isBroken(err):
 		return cmp.Or(s.endAll(ctx, recs), errAgain)
 	}
@@ -242,12 +247,13 @@ func (s *Store) waitForAll(ctx context.Context, r driver.AcquireRequest, recs []
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
-	at := queues[blocked].find(recs[blocked].entry.name)
-	reply, err := s.refuse(ctx, l, recs[blocked].name, queues[blocked], at, pzxid)
+	place := func(i int) int { return queues[i].find(recs[i].entry.name) }
+	reply, err := s.busy(ctx, l, recs[blocked].name, queues[blocked], place(blocked), pzxid)
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
 	if !r.Queue {
+		reply.Position = 0
 		return reply, s.endAll(ctx, recs)
 	}
 	if err := s.markAll(ctx, recs, true); err != nil {
@@ -258,11 +264,17 @@ func (s *Store) waitForAll(ctx context.Context, r driver.AcquireRequest, recs []
 		if err := s.wait(ctx, r, &recs[i], sent); err != nil {
 			return driver.AcquireReply{}, err
 		}
-		q := queues[i]
-		if place := q.find(recs[i].entry.name); place > 0 {
-			reply.Position = max(reply.Position, place-q.granted()+1)
-			s.watchGrant(r, recs[i], q[place-1])
+		if place(i) == 0 {
+			continue
 		}
+		if i > blocked {
+			other, err := s.busy(ctx, l, recs[i].name, queues[i], place(i), pzxid)
+			if err != nil {
+				return driver.AcquireReply{}, err
+			}
+			reply.Position = max(reply.Position, other.Position)
+		}
+		s.watchGrant(r, recs[i], queues[i][place(i)-1])
 	}
 	return reply, nil
 }

@@ -132,10 +132,12 @@ func (s *Store) begin(ctx context.Context, op, name string, until time.Time) (co
 
 // prepare learns the servers' tick and the base of the fences.
 func (s *Store) prepare(ctx context.Context) error {
-	if err := s.sessions.learn(ctx); err != nil {
-		return err
+	if s.fences.base.Load() != 0 {
+		return s.sessions.learn(ctx)
 	}
-	return s.loadBase(ctx)
+	learned := make(chan error, 1)
+	go func() { learned <- s.sessions.learn(ctx) }()
+	return errors.Join(s.loadBase(ctx), <-learned)
 }
 
 // beforehand returns the error of an operation whose own request was not sent.
@@ -206,27 +208,8 @@ func (s *Store) queueOf(name string, names []string, pzxid int64, err error) (qu
 
 // readFresh is read, but with all changes that were answered before.
 func (s *Store) readFresh(ctx context.Context, l *link, name string) (queue, int64, error) {
-	path := s.keys.queue(name)
-	type reply struct {
-		names []string
-		stat  *zk.Stat
-		err   error
+	if err := l.sync(ctx, s.keys.queue(name)); err != nil {
+		return nil, 0, err
 	}
-	r, err := call(ctx, l, func(c *zk.Conn) (reply, error) {
-		read := make(chan reply, 1)
-		go func() { // it is sent after the sync, because a new goroutine starts later
-			names, stat, err := c.Children(path)
-			read <- reply{names, stat, err}
-		}()
-		_, err := c.Sync(path)
-		return <-read, err
-	})
-	if err == nil {
-		err = r.err
-	}
-	var pzxid int64
-	if r.stat != nil {
-		pzxid = r.stat.Pzxid
-	}
-	return s.queueOf(name, r.names, pzxid, err)
+	return s.read(ctx, l, name)
 }

@@ -2,10 +2,12 @@ package zkstore
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/go-zookeeper/zk"
 )
 
 // A sweeper ends entries on time whose session lasts longer: leases that their client stopped
@@ -75,31 +77,14 @@ func (s *Store) endOwn(ctx context.Context, rec record) error {
 		return err
 	}
 	path := s.keys.entry(rec.name, rec.entry.name)
-	if !rec.entry.persistent {
-		_, err = l.remove(ctx, path, -1)
-		return err
+	version := int32(-1)
+	if rec.entry.persistent {
+		version = rec.version
 	}
-	return s.endPersistent(ctx, l, path)
-}
-
-// endPersistent removes a persistent entry, unless another process renewed it.
-func (s *Store) endPersistent(ctx context.Context, l *link, path string) error {
-	data, stat, err := l.get(ctx, path)
-	if isRefusal(err) {
-		return nil // it is gone
+	_, err = l.remove(ctx, path, version)
+	if errors.Is(err, zk.ErrBadVersion) {
+		return nil // another process renewed it
 	}
-	if err != nil {
-		return err
-	}
-	v, ok := parseValue(data)
-	if !ok {
-		return nil
-	}
-	// The leader's clock is known to about the time of a round trip.
-	if left, err := s.remainingOf(ctx, l, v, stat); err != nil || left > time.Second {
-		return err
-	}
-	_, err = l.remove(ctx, path, stat.Version)
 	return err
 }
 

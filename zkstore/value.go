@@ -10,13 +10,12 @@ import (
 
 // A value is the JSON in an entry of dibs.
 type value struct {
-	Token    string `json:"dibs"`
-	Client   string `json:"client"`
-	TTL      int64  `json:"ttl"`                // ms
-	Fence    uint64 `json:"fence,omitempty"`    // recorded by a renewal
-	Reserved bool   `json:"reserved,omitempty"` // the holder released its lease
-	Waiting  bool   `json:"waiting,omitempty"`  // it belongs to a multi-lock that waits for another name
-	Since    int64  `json:"since,omitempty"`    // ms since 1970 by the client's clock, when it joined; for Inspect only
+	Token   string `json:"dibs"`
+	Client  string `json:"client"`
+	TTL     int64  `json:"ttl"`               // ms
+	Fence   uint64 `json:"fence,omitempty"`   // recorded by a renewal
+	Waiting bool   `json:"waiting,omitempty"` // it belongs to a multi-lock that waits for another name
+	Since   int64  `json:"since,omitempty"`   // ms since 1970 by the client's clock, when it joined; for Inspect only
 }
 
 // newValue returns the value for a request's entry.

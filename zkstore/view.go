@@ -115,7 +115,7 @@ func (vs *views) run(ctx context.Context, v *view) {
 		}
 		pause = firstPause
 		before := reserved
-		reserved = q.persistent()
+		reserved = q.reserved()
 		vs.check(v, q, pzxid, reserved > before)
 		select {
 		case <-fired:
@@ -125,10 +125,10 @@ func (vs *views) run(ctx context.Context, v *view) {
 	}
 }
 
-// persistent returns how many holders have a persistent entry: reservations, and long leases.
-func (q queue) persistent() (n int) {
-	for _, e := range q[:q.granted()] {
-		if e.persistent {
+// reserved returns how many entries are reservations.
+func (q queue) reserved() (n int) {
+	for _, e := range q {
+		if e.reserved {
 			n++
 		}
 	}

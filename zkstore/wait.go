@@ -2,7 +2,6 @@ package zkstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -75,7 +74,7 @@ func (s *Store) awaitTurn(ctx context.Context, in *inbox, rec record, before ent
 			s.granted(in, rec, s.fences.at(t.pzxid, 0), rec.severalNames)
 			return
 		default:
-			if t.second && t.before.persistent && !before.persistent {
+			if t.second && t.before.reserved && !before.reserved {
 				retry() // the holder released its lease, but keeps the name unavailable
 			}
 			before, pause = t.before, firstPause
@@ -128,13 +127,12 @@ func (s *Store) place(ctx context.Context, l *link, rec record) (turn, error) {
 // retry instead. So is a client whose session may have ended.
 func (s *Store) granted(in *inbox, rec record, fence uint64, retry bool) {
 	waits, certain := false, false
-	until := time.Duration(0)
+	until := s.clock.Check() + min(driver.WaiterTTL, rec.value.ttl())
 	s.records.update(rec, func(now *record) {
 		now.endWait(rec.wait)
 		if waits = !now.held; !waits {
 			return // a request came first
 		}
-		until = now.expires + driver.WaiterTTL - waiterTTL // the first TTL also counts from the last request
 		certain = !retry && now.session == rec.session && now.session.lasts(until)
 		if certain {
 			now.held, now.fence, now.expires = true, fence, until

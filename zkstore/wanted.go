@@ -44,7 +44,7 @@ func (s *Store) notifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 	if err != nil {
 		return false, err
 	}
-	if v, ok := parseValue(data); !ok || v.Reserved || v.Waiting {
+	if v, ok := parseValue(data); !ok || q[i].reserved || v.Waiting {
 		return false, nil
 	}
 	if len(q) > q.granted() {

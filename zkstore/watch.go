@@ -90,7 +90,8 @@ func (s *Store) readLettersSoon(ctx context.Context, l *link, client string, in 
 
 // connect returns the control, after the base of the fences was read.
 func (s *Store) connect(ctx context.Context) (*link, error) {
-	ctx, cancel := context.WithTimeout(ctx, driver.OperationTimeout)
+	const limit = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := s.prepare(ctx); err != nil {
 		return nil, err

@@ -11,15 +11,16 @@ import (
 // does not tell it, and servers change it without an error.
 type wire struct {
 	net.Conn
-	handshake time.Time           // the first answer should come until then
-	first     []byte              // of the first answer
-	timeout   func(time.Duration) // is called with the timeout
-	heard     func()              // is called when bytes arrive
-	answered  atomic.Bool         // the first answer came
+	handshake time.Time                             // the first answer should come until then
+	first     []byte                                // of the first answer
+	timeout   func(id int64, d time.Duration) error // is called with the session's ID and timeout
+	heard     func()                                // is called when bytes arrive
+	answered  atomic.Bool                           // the first answer came
 }
 
-// firstBytes are those of the length, the protocol's version and the timeout, as 32-bit numbers.
-const firstBytes = 12
+// firstBytes are those of the length, the protocol's version and the timeout, as 32-bit numbers, and
+// of the session's ID.
+const firstBytes = 20
 
 func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
@@ -29,19 +30,31 @@ func (w *wire) Read(b []byte) (int, error) {
 	if !w.answered.Load() {
 		w.first = append(w.first, b[:n]...)
 		if len(w.first) >= firstBytes {
+			timeout := time.Duration(int32(binary.BigEndian.Uint32(w.first[8:]))) * time.Millisecond
+			if err := w.timeout(int64(binary.BigEndian.Uint64(w.first[12:])), timeout); err != nil {
+				return 0, err
+			}
 			w.answered.Store(true)
-			w.timeout(time.Duration(int32(binary.BigEndian.Uint32(w.first[8:firstBytes]))) * time.Millisecond)
 			w.first = nil
 		}
 	}
 	return n, err
 }
 
-// SetReadDeadline limits the wait for the first answer: the library would wait for some minutes for
-// a server that is stopped, and the session would end.
+// SetReadDeadline limits the wait for the first answer. The library's limit is a multiple of the
+// timeout that was asked for: some milliseconds to learn the shortest timeout, or some minutes for a
+// server that is stopped.
 func (w *wire) SetReadDeadline(t time.Time) error {
-	if !w.answered.Load() && (t.IsZero() || t.After(w.handshake)) {
+	if !w.answered.Load() {
 		t = w.handshake
 	}
 	return w.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline limits the first request in the same way.
+func (w *wire) SetWriteDeadline(t time.Time) error {
+	if !w.answered.Load() {
+		t = w.handshake
+	}
+	return w.Conn.SetWriteDeadline(t)
 }
