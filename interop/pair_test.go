@@ -267,20 +267,31 @@ func (r *pairRun) killOne(number int, s side, i int, holds bool) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	defer killGroup(cmd)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	end := sync.OnceFunc(func() {
+		killGroup(cmd)
+		<-ended
+	})
+	defer end()
 	if !holds {
 		time.Sleep(rand.N(s.start + 500*time.Millisecond))
 		return nil
 	}
 	select {
 	case <-r.judge.victim(p.id):
+	case <-ended:
+		return fmt.Errorf("it ended: %s", output.String())
 	case <-time.After(limit):
-		return fmt.Errorf("it did not hold the lock after %v: %s", limit, output.String())
+		return fmt.Errorf("it did not hold the lock after %v", limit)
 	}
 	time.Sleep(r.holding())
 	next := r.judge.nextTurn()
 	killed := time.Now()
-	killGroup(cmd)
+	end()
 	select {
 	case <-next:
 	case <-time.After(limit):

@@ -71,10 +71,7 @@ func groupCommand(args []string) *exec.Cmd {
 }
 
 // killGroup kills a process and those that it started.
-func killGroup(cmd *exec.Cmd) {
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	_ = cmd.Wait()
-}
+func killGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
 func (p process) run(ctx context.Context) error {
 	if err := p.acquire(ctx); err != nil {

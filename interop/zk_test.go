@@ -75,7 +75,10 @@ func TestZooKeeperSemaphore(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer killGroup(cmd)
+	defer func() {
+		killGroup(cmd)
+		_ = cmd.Wait()
+	}()
 	select {
 	case <-j.victim("holder"):
 	case <-time.After(pairPatience):
