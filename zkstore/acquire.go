@@ -60,24 +60,24 @@ func (s *Store) acquireFirst(ctx context.Context, r driver.AcquireRequest) (driv
 		}
 	}
 	sent := s.clock.Check()
-	on, err := s.sessionFor(ctx, leaseTTL(r))
+	on, err := s.sessionFor(ctx, r.Name, leaseTTL(r))
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
 	if !r.Queue {
 		q, pzxid, err := s.readFresh(ctx, on.link, r.Name)
 		if err != nil {
-			on.leave()
+			on.leave(s.keys.size(r.Name))
 			return driver.AcquireReply{}, err
 		}
 		if !q.fits(nodeOf(r)) {
-			defer on.leave()
+			defer on.leave(s.keys.size(r.Name))
 			return s.refuse(ctx, on.link, r.Name, q, len(q), pzxid)
 		}
 	}
 	rec := record{name: r.Name, token: r.Token, session: on, value: newValue(r), expires: sent + leaseTTL(r)}
 	if !s.records.add(&rec) {
-		on.leave()
+		on.leave(s.keys.size(r.Name))
 		return driver.AcquireReply{}, errAgain // another call did the same
 	}
 	s.sweeper.wakeAt(rec.expires)
@@ -103,13 +103,13 @@ func (q queue) fits(n node) bool {
 
 // sessionFor returns a session for a new entry. A longer lease than a session begins on one of its
 // own, and gets a persistent entry when it holds the name.
-func (s *Store) sessionFor(ctx context.Context, ttl time.Duration) (*session, error) {
-	on, err := s.sessions.forTTL(ctx, ttl)
+func (s *Store) sessionFor(ctx context.Context, name string, ttl time.Duration) (*session, error) {
+	on, err := s.sessions.forTTL(ctx, ttl, s.keys.size(name))
 	if !errors.Is(err, errTooLong) {
 		return on, err
 	}
 	tick, longest := s.sessions.bounds()
-	return s.sessions.forTTL(ctx, min(waiterTTL, longest-slack(tick)))
+	return s.sessions.forTTL(ctx, min(waiterTTL, longest-slack(tick)), s.keys.size(name))
 }
 
 // adopt makes a record for an entry that another process made. It returns false if there is none.
@@ -331,19 +331,16 @@ func (s *Store) decide(ctx context.Context, r driver.AcquireRequest, rec record,
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
-	reply.Ticket = ticketOf(rec.entry)
+	reply.Ticket = rec.ticket
 	s.watchGrant(r, rec, q[i-1])
 	return reply, nil
 }
-
-// ticketOf returns a queue entry's ticket, which is not zero.
-func ticketOf(e entry) uint64 { return uint64(uint32(e.seq)) + 1 }
 
 // wait records a waiter, and that its client is alive. An entry of another process moves to a session
 // of this process.
 func (s *Store) wait(ctx context.Context, r driver.AcquireRequest, rec *record, sent time.Duration) error {
 	if rec.session == nil || rec.session.hasEnded() {
-		to, err := s.sessionFor(ctx, leaseTTL(r))
+		to, err := s.sessionFor(ctx, rec.name, leaseTTL(r))
 		if err != nil {
 			return err
 		}
@@ -351,12 +348,28 @@ func (s *Store) wait(ctx context.Context, r driver.AcquireRequest, rec *record, 
 			return err
 		}
 	}
+	if rec.ticket == 0 {
+		stat, err := s.statOf(ctx, *rec)
+		if err != nil {
+			return err
+		}
+		rec.ticket = uint64(stat.Czxid) // in the order of all queues, for a multi-lock
+	}
 	until := sent + waiterTTL
-	if !s.records.update(*rec, func(now *record) { now.expires = until }) {
+	if !s.records.update(*rec, func(now *record) { now.expires, now.ticket = until, rec.ticket }) {
 		return errAgain
 	}
 	s.sweeper.wakeAt(until)
 	return nil
+}
+
+// statOf reads what ZooKeeper knows about an entry. It returns errAgain if the entry ended or moved.
+func (s *Store) statOf(ctx context.Context, rec record) (*zk.Stat, error) {
+	_, stat, err := rec.session.get(ctx, s.keys.entry(rec.name, rec.entry.name))
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, errAgain
+	}
+	return stat, s.afterEnd(rec, err)
 }
 
 // refuse describes the queue to a request that does not wait. i is its entry's index, or the queue's

@@ -115,7 +115,7 @@ func (s *Store) extendRecord(ctx context.Context, r driver.ExtendRequest, rec re
 			return s.afterEnd(rec, err)
 		}
 	}
-	return s.extended(rec, r.TTL, fence, sent)
+	return s.extended(rec, ttl, fence, sent)
 }
 
 // recordFence writes a lease's fence into its entry, and watches the entry. The write also proves

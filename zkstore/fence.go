@@ -19,7 +19,22 @@ const fencesPerChange = 64
 
 // fences computes fences. It is safe for concurrent use.
 type fences struct {
-	base atomic.Uint64 // zero: not yet read
+	base    atomic.Uint64                   // zero: not yet read
+	deleted atomic.Pointer[<-chan struct{}] // closed when somebody changes or deletes the base
+}
+
+// known reports whether the base was read, and did not change since.
+func (f *fences) known() bool {
+	deleted := f.deleted.Load()
+	if deleted == nil {
+		return false
+	}
+	select {
+	case <-*deleted:
+		return false
+	default:
+		return true
+	}
 }
 
 // at returns the fence of a holder, as a client saw it. pzxid is the last change of the queue, and
@@ -33,7 +48,7 @@ func (f *fences) upTo(pzxid int64) uint64 { return f.at(pzxid, fencesPerChange) 
 
 // loadBase reads the base, or creates it with the prefix.
 func (s *Store) loadBase(ctx context.Context) error {
-	if s.fences.base.Load() != 0 {
+	if s.fences.known() {
 		return nil
 	}
 	l, err := s.sessions.get(ctx)
@@ -41,12 +56,16 @@ func (s *Store) loadBase(ctx context.Context) error {
 		return err
 	}
 	path := s.keys.base()
-	data, _, err := l.get(ctx, path)
-	if errors.Is(err, zk.ErrNoNode) {
+	deleted, exists, err := l.gone(ctx, path)
+	if err == nil && !exists {
 		if err = s.createBase(ctx, l, path); err == nil {
-			data, _, err = l.get(ctx, path)
+			deleted, _, err = l.gone(ctx, path)
 		}
 	}
+	if err != nil {
+		return err
+	}
+	data, _, err := l.get(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -54,7 +73,9 @@ func (s *Store) loadBase(ctx context.Context) error {
 	if err != nil || base == 0 {
 		return fmt.Errorf("%w: the znode %s contains %q, want the base of the fences: a number", driver.ErrInvalid, path, data)
 	}
-	s.fences.base.Store(base)
+	for own := s.fences.base.Load(); own < base && !s.fences.base.CompareAndSwap(own, base); own = s.fences.base.Load() {
+	}
+	s.fences.deleted.Store(&deleted)
 	return nil
 }
 

@@ -48,7 +48,7 @@ func (m mixed) mutex(name string) *zk.Lock {
 func (m mixed) add(t *testing.T, name, entry string) string {
 	t.Helper()
 	create := func() (string, error) {
-		return m.conn.Create(path.Join(m.prefix, name, entry), nil, zk.FlagEphemeral|zk.FlagSequence, everybody)
+		return m.conn.Create(path.Join(m.prefix, name)+"/"+entry, nil, zk.FlagEphemeral|zk.FlagSequence, everybody)
 	}
 	created, err := create()
 	if errors.Is(err, zk.ErrNoNode) {

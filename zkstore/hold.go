@@ -31,7 +31,7 @@ func (s *Store) last(ctx context.Context, rec *record, ttl time.Duration, fence 
 		return rec.session.keep(ctx, sent+ttl)
 	}
 	change := func(_ *node, v *value) { v.TTL, v.Fence = max(v.TTL, milliseconds(ttl)), fence }
-	to, err := s.sessions.forTTL(ctx, ttl)
+	to, err := s.sessions.forTTL(ctx, ttl, s.keys.size(rec.name))
 	if errors.Is(err, errTooLong) {
 		return s.move(ctx, rec, nil, change)
 	}
@@ -77,7 +77,7 @@ func (s *Store) renewPersistent(ctx context.Context, rec *record, ttl time.Durat
 func (s *Store) move(ctx context.Context, rec *record, to *session, change func(*node, *value)) error {
 	err := s.moveTo(ctx, rec, to, change)
 	if err != nil {
-		to.leave()
+		to.leave(s.keys.size(rec.name))
 	}
 	return err
 }
@@ -109,7 +109,7 @@ func (s *Store) moveTo(ctx context.Context, rec *record, to *session, change fun
 	_, err = l.multi(ctx, ops...)
 	switch {
 	case errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNodeExists):
-		return errAgain
+		return s.missing(*rec)
 	case err != nil:
 		return err
 	}
@@ -122,7 +122,7 @@ func (s *Store) moveTo(ctx context.Context, rec *record, to *session, change fun
 	}) {
 		return errAgain
 	}
-	left.leave()
+	left.leave(s.keys.size(rec.name))
 	return nil
 }
 
@@ -187,6 +187,6 @@ func (s *Store) find(ctx context.Context, name, token string) (record, bool, err
 // forget removes the record of an entry that ended.
 func (s *Store) forget(rec record) {
 	if last, ok := s.records.remove(rec); ok {
-		last.session.leave()
+		last.session.leave(s.keys.size(rec.name))
 	}
 }

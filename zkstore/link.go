@@ -240,7 +240,7 @@ func (l *link) await(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return unsentError{errors.Join(errNoServer, context.Cause(ctx))}
+			return unsentError{fmt.Errorf("%w: %w", errNoServer, context.Cause(ctx))}
 		}
 	}
 }

@@ -19,9 +19,13 @@ type layout struct{ prefix string }
 
 func (l layout) queue(name string) string       { return l.prefix + "/" + escape(name) }
 func (l layout) entry(name, node string) string { return l.queue(name) + "/" + node }
-func (l layout) base() string                   { return l.prefix + "/%base" }
-func (l layout) clock() string                  { return l.prefix + "/%clock" }
-func (l layout) letters() string                { return l.prefix + "/%letters" }
+
+// size is that of an entry's path, or slightly more.
+func (l layout) size(name string) int { return len(l.queue(name)) + 100 }
+
+func (l layout) base() string    { return l.prefix + "/%base" }
+func (l layout) clock() string   { return l.prefix + "/%clock" }
+func (l layout) letters() string { return l.prefix + "/%letters" }
 
 // nameOf returns the name of a znode below the prefix, or false if it is no name's.
 func (l layout) nameOf(node string) (name string, ok bool) {

@@ -135,7 +135,7 @@ func TestExtendToAPersistentLease(t *testing.T) {
 	mustExtend(t, s, r, time.Hour)
 	state, err := s.Inspect(soon(t), "n")
 	must(t, err)
-	if state.Fence != fence || state.Holding != 1 || state.Waiting != 1 {
+	if state.Holding != 1 || state.Waiting != 1 || state.Holders[0].Fence != fence {
 		t.Errorf("%+v, want the fence %d and a waiter", state, fence)
 	}
 	release(t, s, "n", "token")

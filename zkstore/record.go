@@ -18,7 +18,8 @@ type record struct {
 	value   value
 	version int32 // of a persistent entry, after this process wrote it
 
-	held    bool // the entry is a holder
+	ticket  uint64 // of a waiter: the zxid that created the entry
+	held    bool   // the entry is a holder
 	fence   uint64
 	expires time.Duration // without another request, the entry should end then; zero: it does not, or is being ended
 

@@ -71,7 +71,7 @@ func (s *Store) findOwn(ctx context.Context, name, token string) (record, bool, 
 func (s *Store) replace(own *record, found record) bool {
 	found.number, found.ending = own.number, own.ending
 	found.session = s.sessions.find(found.owner)
-	if found.session != nil && !found.session.use() {
+	if found.session != nil && !found.session.use(s.keys.size(own.name)) {
 		found.session = nil
 	}
 	var left *session
@@ -80,7 +80,7 @@ func (s *Store) replace(own *record, found record) bool {
 		found.wait, found.expires = now.wait, now.expires
 		*now = found
 	})
-	left.leave()
+	left.leave(s.keys.size(own.name))
 	*own = found
 	return ok
 }

@@ -120,6 +120,9 @@ func (s *Store) grow(ctx context.Context, r driver.AcquireRequest, rec record, s
 		reply, err := s.refuse(ctx, l, r.Name, queue{other}, 1, pzxid)
 		return reply, cmp.Or(err, end())
 	}
+	if before.granted() > driver.MaxNames {
+		return driver.AcquireReply{}, cmp.Or(end(), errManyHolders)
+	}
 	rec.fence = s.fences.at(pzxid, i)
 	more := []any{&zk.DeleteRequest{Path: path, Version: -1}}
 	for j, e := range before[:before.granted()] { // if one leaves, a waiter before the barrier can take its place
@@ -136,10 +139,13 @@ func (s *Store) grow(ctx context.Context, r driver.AcquireRequest, rec record, s
 	return reply, err
 }
 
+// errManyHolders limits the size of a transaction.
+var errManyHolders = invalid("more than %d holders: a lease beside them cannot get a larger weight", driver.MaxNames)
+
 // addBarrier adds an exclusive entry at the end of a queue, and reads the queue.
 func (s *Store) addBarrier(ctx context.Context, r driver.AcquireRequest) (record, queue, int64, error) {
 	ttl := s.sessions.tick()
-	on, err := s.sessionFor(ctx, ttl)
+	on, err := s.sessionFor(ctx, r.Name, ttl)
 	if err != nil {
 		return record{}, nil, 0, err
 	}
@@ -149,7 +155,7 @@ func (s *Store) addBarrier(ctx context.Context, r driver.AcquireRequest) (record
 	b := record{name: r.Name, token: "barrier-" + id, session: on, expires: s.clock.Check() + ttl}
 	b.value = value{Token: b.token, Client: r.Client, TTL: milliseconds(ttl)}
 	if !s.records.add(&b) {
-		on.leave()
+		on.leave(s.keys.size(r.Name))
 		return record{}, nil, 0, errAgain
 	}
 	s.sweeper.wakeAt(b.expires)
@@ -190,7 +196,7 @@ func (s *Store) writeWeight(ctx context.Context, r driver.AcquireRequest, rec re
 	if rec.session == nil {
 		ttl = max(ttl, rec.value.ttl())
 	}
-	to, err := s.sessions.forTTL(ctx, ttl)
+	to, err := s.sessions.forTTL(ctx, ttl, s.keys.size(r.Name))
 	if err != nil && !errors.Is(err, errTooLong) {
 		return driver.AcquireReply{}, err
 	}
@@ -199,7 +205,7 @@ func (s *Store) writeWeight(ctx context.Context, r driver.AcquireRequest, rec re
 		v.TTL, v.Fence = milliseconds(ttl), rec.fence
 	}
 	if err := s.moveTo(ctx, &rec, to, change, more...); err != nil {
-		to.leave()
+		to.leave(s.keys.size(r.Name))
 		return driver.AcquireReply{}, err
 	}
 	return driver.AcquireReply{Held: true, Fence: rec.fence}, s.extended(rec, ttl, rec.fence, sent)

@@ -27,6 +27,7 @@ type session struct {
 	until   time.Duration // it lasts until then at least; zero: it did not begin
 	proved  chan struct{} // closed when until changes
 	uses    int           // by entries, and by requests for new ones
+	size    int           // of their paths
 	idle    time.Duration // since when nobody uses it
 	retired bool          // nobody can use it any more
 }
@@ -47,7 +48,11 @@ func (ss *sessions) open(timeout time.Duration) (*session, error) {
 	}
 	s.link = l
 	close(began)
-	go s.prove(ss.config.prefix)
+	ss.add(s)
+	go func() {
+		s.prove(ss.config.prefix)
+		ss.remove(s)
+	}()
 	return s, nil
 }
 
@@ -139,18 +144,25 @@ func (s *session) keep(ctx context.Context, until time.Duration) error {
 	}
 }
 
-// use records an entry, or a request for one. It returns false if the session was retired.
-func (s *session) use() bool {
+// mostPaths is the size of all paths of a session's entries. When the session ends, ZooKeeper writes
+// them into a single transaction, and no server can read one of more than 1 MB.
+const mostPaths = 512 << 10
+
+// use records an entry, or a request for one, with the size of its path. It returns false if the
+// session was retired, or is full.
+func (s *session) use(size int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.retired {
-		s.uses++
+	if s.retired || s.size+size > mostPaths {
+		return false
 	}
-	return !s.retired
+	s.uses++
+	s.size += size
+	return true
 }
 
 // leave is the reverse of use.
-func (s *session) leave() {
+func (s *session) leave(size int) {
 	if s == nil {
 		return
 	}
@@ -158,6 +170,7 @@ func (s *session) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.uses--
+	s.size -= size
 	s.idle = at
 }
 

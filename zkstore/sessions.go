@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +36,7 @@ type sessions struct {
 	known   time.Duration // the servers' tick; zero: not yet known
 	longest time.Duration // the longest timeout of a session; zero: not yet known
 	closed  bool
+	begun   map[*session]bool // also those that are full
 
 	control *slot[link]
 	probe   chan struct{} // contains a value while nobody asks for the tick
@@ -62,7 +65,7 @@ func (s *slot[S]) enter(ctx context.Context) (leave func(), err error) {
 }
 
 func newSessions(servers []string, c config, clock *bootclock.Clock) *sessions {
-	ss := &sessions{servers: servers, config: c, clock: clock, all: make(map[time.Duration]*slot[session]), known: c.tick, control: newSlot[link](), probe: make(chan struct{}, 1)}
+	ss := &sessions{servers: servers, config: c, clock: clock, all: make(map[time.Duration]*slot[session]), begun: make(map[*session]bool), known: c.tick, control: newSlot[link](), probe: make(chan struct{}, 1)}
 	ss.probe <- struct{}{}
 	return ss
 }
@@ -151,14 +154,14 @@ func (ss *sessions) isClosed() bool {
 	return ss.closed
 }
 
-// forTTL returns a session that lasts for a TTL from now. The caller uses it: it calls leave in the
-// end. If no session lasts for so long, the error is errTooLong.
-func (ss *sessions) forTTL(ctx context.Context, ttl time.Duration) (*session, error) {
+// forTTL returns a session that lasts for a TTL from now. size is that of a new entry's
+// path. The caller uses the session: it calls leave in the end. If no session lasts for so long, the error is errTooLong.
+func (ss *sessions) forTTL(ctx context.Context, ttl time.Duration, size int) (*session, error) {
 	if err := ss.learn(ctx); err != nil {
 		return nil, err
 	}
 	for ss.fits(ttl) {
-		s, err := ss.forTimeout(ctx, ss.timeoutFor(ttl), ttl)
+		s, err := ss.forTimeout(ctx, ss.timeoutFor(ttl), ttl, size)
 		if !errors.Is(err, errTooLong) {
 			return s, err
 		}
@@ -169,9 +172,9 @@ func (ss *sessions) forTTL(ctx context.Context, ttl time.Duration) (*session, er
 // errTooLong means that no session lasts for a TTL.
 var errTooLong = errors.New("no session lasts for so long")
 
-func (ss *sessions) forTimeout(ctx context.Context, timeout, ttl time.Duration) (*session, error) {
+func (ss *sessions) forTimeout(ctx context.Context, timeout, ttl time.Duration, size int) (*session, error) {
 	slot := ss.slot(timeout)
-	if s := slot.current.Load(); s != nil && s.lasts(ss.clock.Check()+ttl) && s.use() {
+	if s := slot.current.Load(); s != nil && s.lasts(ss.clock.Check()+ttl) && s.use(size) {
 		return s, nil
 	}
 	leave, err := slot.enter(ctx)
@@ -180,17 +183,17 @@ func (ss *sessions) forTimeout(ctx context.Context, timeout, ttl time.Duration) 
 	}
 	defer leave()
 	if s := slot.current.Load(); s != nil {
-		if used, err := ss.renew(ctx, s, ttl); used || err != nil {
+		if used, err := ss.renew(ctx, s, ttl, size); used || err != nil {
 			return s, err
 		}
 		go s.retire(0)
 	}
-	s, err := ss.begin(ctx, timeout)
+	s, err := ss.begin(ctx, timeout, size)
 	if err != nil {
 		return nil, err
 	}
 	if err := ss.check(s, ttl); err != nil {
-		s.leave()
+		s.leave(size)
 		go s.retire(0)
 		return nil, err
 	}
@@ -200,9 +203,9 @@ func (ss *sessions) forTimeout(ctx context.Context, timeout, ttl time.Duration) 
 
 // renew waits for the proof of a session that others use. It returns false if a new session should
 // replace it, which begins at once.
-func (ss *sessions) renew(ctx context.Context, s *session, ttl time.Duration) (used bool, err error) {
+func (ss *sessions) renew(ctx context.Context, s *session, ttl time.Duration, size int) (used bool, err error) {
 	until := ss.clock.Check() + ttl
-	if !s.lasts(until) && !s.isUsed() || !s.use() {
+	if !s.lasts(until) && !s.isUsed() || !s.use(size) {
 		return false, nil
 	}
 	err = s.keep(ctx, until)
@@ -210,10 +213,10 @@ func (ss *sessions) renew(ctx context.Context, s *session, ttl time.Duration) (u
 	case err == nil:
 		return true, nil
 	case errors.Is(err, errEnded):
-		s.leave()
+		s.leave(size)
 		return false, nil
 	}
-	s.leave()
+	s.leave(size)
 	return false, unsentError{err}
 }
 
@@ -233,7 +236,7 @@ func (ss *sessions) check(s *session, ttl time.Duration) error {
 }
 
 // begin begins a session, waits for it, and uses it.
-func (ss *sessions) begin(ctx context.Context, timeout time.Duration) (*session, error) {
+func (ss *sessions) begin(ctx context.Context, timeout time.Duration, size int) (*session, error) {
 	if ss.isClosed() {
 		return nil, unsentError{driver.ErrDisconnected}
 	}
@@ -241,9 +244,9 @@ func (ss *sessions) begin(ctx context.Context, timeout time.Duration) (*session,
 	if err != nil {
 		return nil, unsentError{err}
 	}
-	s.use()
+	s.use(size)
 	if err := s.await(ctx); err != nil {
-		s.leave()
+		s.leave(size)
 		go s.retire(0)
 		return nil, err
 	}
@@ -282,12 +285,24 @@ func (ss *sessions) slot(timeout time.Duration) *slot[session] {
 	return ss.all[timeout]
 }
 
+func (ss *sessions) add(s *session) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.begun[s] = true
+}
+
+func (ss *sessions) remove(s *session) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	delete(ss.begun, s)
+}
+
 // find returns the session with an ID, or nil.
 func (ss *sessions) find(id int64) *session {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	for _, slot := range ss.all {
-		if s := slot.current.Load(); s != nil && id != 0 && s.zk.SessionID() == id {
+	for s := range ss.begun {
+		if id != 0 && s.zk.SessionID() == id {
 			return s
 		}
 	}
@@ -299,12 +314,7 @@ func (ss *sessions) find(id int64) *session {
 func (ss *sessions) close() {
 	ss.mu.Lock()
 	ss.closed = true
-	var all []*session
-	for _, slot := range ss.all {
-		if s := slot.current.Load(); s != nil {
-			all = append(all, s)
-		}
-	}
+	all := slices.Collect(maps.Keys(ss.begun))
 	ss.mu.Unlock()
 	var group sync.WaitGroup
 	if l := ss.control.current.Load(); l != nil {

@@ -71,11 +71,11 @@ func (s *Store) acquireAllFirst(ctx context.Context, r driver.AcquireRequest) (d
 		}
 	}
 	sent := s.clock.Check()
-	on, err := s.sessionFor(ctx, leaseTTL(r))
+	on, err := s.sessionFor(ctx, r.Name, leaseTTL(r))
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
-	defer on.leave() // each record uses it
+	defer on.leave(s.keys.size(r.Name)) // each record uses it
 	if !r.Queue {
 		for _, name := range r.Names() {
 			q, pzxid, err := s.readFresh(ctx, on.link, name)
@@ -101,7 +101,7 @@ func (s *Store) acquireAllFirst(ctx context.Context, r driver.AcquireRequest) (d
 func (s *Store) recordAll(r driver.AcquireRequest, on *session, expires time.Duration) (recs []record, err error) {
 	for _, name := range r.Names() {
 		rec := record{name: name, token: r.Token, session: on, value: newValue(r), expires: expires, severalNames: true}
-		if !on.use() || !s.records.add(&rec) {
+		if !on.use(s.keys.size(name)) || !s.records.add(&rec) {
 			s.forgetAll(recs)
 			return nil, errAgain // another call did the same
 		}
@@ -259,11 +259,11 @@ func (s *Store) waitForAll(ctx context.Context, r driver.AcquireRequest, recs []
 	if err := s.markAll(ctx, recs, true); err != nil {
 		return driver.AcquireReply{}, err
 	}
-	reply.Ticket = ticketOf(recs[blocked].entry)
 	for i := range recs {
 		if err := s.wait(ctx, r, &recs[i], sent); err != nil {
 			return driver.AcquireReply{}, err
 		}
+		reply.Ticket = recs[i].ticket // the same for all
 		if place(i) == 0 {
 			continue
 		}

@@ -132,7 +132,7 @@ func (s *Store) begin(ctx context.Context, op, name string, until time.Time) (co
 
 // prepare learns the servers' tick and the base of the fences.
 func (s *Store) prepare(ctx context.Context) error {
-	if s.fences.base.Load() != 0 {
+	if s.fences.known() {
 		return s.sessions.learn(ctx)
 	}
 	learned := make(chan error, 1)

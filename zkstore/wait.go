@@ -142,7 +142,7 @@ func (s *Store) granted(in *inbox, rec record, fence uint64, retry bool) {
 	case !waits:
 	case certain:
 		s.sweeper.wakeAt(until)
-		in.send(driver.Event{Kind: driver.EventGranted, Token: rec.token, Fence: fence, Ticket: ticketOf(rec.entry)})
+		in.send(driver.Event{Kind: driver.EventGranted, Token: rec.token, Fence: fence, Ticket: rec.ticket})
 	default:
 		in.send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
 	}
