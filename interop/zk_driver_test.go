@@ -98,8 +98,9 @@ func (d *zkDriver) prepare(t *testing.T) {
 func (d *zkDriver) side(recipe string) side {
 	return side{
 		prepare: d.prepare,
-		turns: func(r *pairRun, _ *testing.T) []turn {
-			return []turn{func(ctx context.Context) error { return d.work(ctx, r) }}
+		turns: func(r *pairRun, t *testing.T) []turn {
+			t.Helper()
+			return []turn{func(ctx context.Context) error { return d.work(ctx, t, r) }}
 		},
 		victim: func(p process) *exec.Cmd { return d.command(p, p.mode, 1) },
 		part:   recipe,
@@ -120,7 +121,8 @@ func (d *zkDriver) command(p process, m mode, workers int) *exec.Cmd {
 }
 
 // work lets workers work until ctx ends. The first line of their process is the version.
-func (d *zkDriver) work(ctx context.Context, r *pairRun) error {
+func (d *zkDriver) work(ctx context.Context, t *testing.T, r *pairRun) error {
+	t.Helper()
 	m := exclusive
 	if r.shares {
 		m = "any"
@@ -151,6 +153,9 @@ func (d *zkDriver) work(ctx context.Context, r *pairRun) error {
 	for lines.Scan() {
 	}
 	err = cmp.Or(cmd.Wait(), lines.Err())
+	if err != nil && ctx.Err() != nil { // repeat ignores errors after the end of ctx
+		t.Errorf("%s did not end by itself: %v: %s", d.name, err, errs)
+	}
 	if err != nil || ctx.Err() == nil {
 		return fmt.Errorf("%s: %w: %s", d.name, cmp.Or(err, errors.New("it ended")), errs)
 	}

@@ -56,18 +56,22 @@ func (s *Store) loadBase(ctx context.Context) error {
 		return err
 	}
 	path := s.keys.base()
-	deleted, exists, err := l.gone(ctx, path)
-	if err == nil && !exists {
-		if err = s.createBase(ctx, l, path); err == nil {
-			deleted, _, err = l.gone(ctx, path)
+	var data []byte
+	var deleted <-chan struct{}
+	for {
+		if deleted, _, err = l.gone(ctx, path); err != nil {
+			return err
 		}
-	}
-	if err != nil {
-		return err
-	}
-	data, _, err := l.get(ctx, path)
-	if err != nil {
-		return err
+		data, _, err = l.get(ctx, path)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+		if err := s.createBase(ctx, l, path); err != nil {
+			return err
+		}
 	}
 	base, err := strconv.ParseUint(string(data), 10, 52)
 	if err != nil || base == 0 {

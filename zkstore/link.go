@@ -274,8 +274,8 @@ func (l *link) close() {
 	l.zk.Close()
 }
 
-// abandon ends the connection, but not the session: its entries last until its timeout.
-func (l *link) abandon() {
+// disconnect ends the connection, but not the session: its entries last until its timeout.
+func (l *link) disconnect() {
 	l.end()
 	l.drop()
 }

@@ -49,7 +49,8 @@ type NodeFormat int
 
 const (
 	// Curator is the format of InterProcessMutex, of InterProcessReadWriteLock, and of the Lock of
-	// github.com/go-zookeeper/zk. It is the default.
+	// github.com/go-zookeeper/zk. It is the default. On one name, all programs should use the same
+	// kind of lock: Curator's mutexes and readers ignore each other.
 	Curator NodeFormat = iota
 	// Kazoo is the format of kazoo's Lock, ReadLock and WriteLock.
 	Kazoo

@@ -37,9 +37,14 @@ func TestPersistentLeaseEndsAtItsTTL(t *testing.T) {
 				if reply := wantBusy(t, s, next); reply.Remaining > persists || reply.Remaining < persists/2 {
 					t.Errorf("%v remain of %v", reply.Remaining, persists)
 				}
-				go keepWaiting(t, s, next)
+				held := make(chan struct{})
+				go func() {
+					defer close(held)
+					keepWaiting(t, s, next)
+				}()
 				select {
 				case <-grants:
+				case <-held: // by its heartbeat
 				case <-time.After(persists + 10*time.Second):
 					t.Fatal("not granted")
 				}

@@ -322,7 +322,7 @@ func (ss *sessions) close() {
 	}
 	for _, s := range all {
 		if s.isUsed() {
-			s.abandon()
+			s.disconnect()
 			continue
 		}
 		group.Go(s.close)

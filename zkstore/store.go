@@ -91,7 +91,7 @@ func (s *Store) Close() error {
 // Limits implements driver.Limiter, for the tickTime of the option Tick or 2 s.
 func (s *Store) Limits() driver.Limits {
 	tick := cmp.Or(s.config.tick, defaultTick)
-	return driver.Limits{MinTTL: tick, WaiterTTL: waiterTTL, Late: slack(tick) + tick}
+	return driver.Limits{MinTTL: tick, WaiterTTL: waiterTTL, Late: slack(tick) + tick + time.Second}
 }
 
 // Groups implements driver.Grouper: a transaction acquires all names.

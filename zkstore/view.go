@@ -165,7 +165,7 @@ func (vs *views) check(v *view, q queue, pzxid int64, reserved bool) {
 
 // checkOne returns the notifications for an interest, and removes it then. The caller holds the lock.
 func (vs *views) checkOne(v *view, i *interest, q queue, pzxid int64, reserved bool) (send []func()) {
-	at, granted := q.find(i.rec.entry.name), q.granted()
+	at, granted := q.place(i.rec.entry), q.granted()
 	retry := func() { i.in.send(driver.Event{Kind: driver.EventRetry, Token: i.rec.token}) }
 	switch {
 	case i.wanted && at < 0:

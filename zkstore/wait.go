@@ -115,7 +115,7 @@ func (s *Store) place(ctx context.Context, l *link, rec record) (turn, error) {
 	if err != nil {
 		return turn{}, err
 	}
-	i := q.find(rec.entry.name)
+	i := q.place(rec.entry)
 	t := turn{pzxid: pzxid, missing: i < 0, first: i == 0, second: i == 1}
 	if i > 0 {
 		t.before = q[i-1]

@@ -48,8 +48,8 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "dibs",
 		Short: "Distributed locks",
-		Long: `dibs acquires and holds distributed locks in Redis, PostgreSQL, MariaDB, MySQL
-or etcd, for shell scripts, cron jobs and operators:
+		Long: `dibs acquires and holds distributed locks in Redis, PostgreSQL, MariaDB, MySQL,
+etcd or ZooKeeper, for shell scripts, cron jobs and operators:
 
   dibs run --url redis://cache:6379 nightly -- ./backup.sh
 

@@ -13,6 +13,7 @@ import (
 	"github.com/dibslock/dibs/internal/test/mysqltest"
 	"github.com/dibslock/dibs/internal/test/pgtest"
 	"github.com/dibslock/dibs/internal/test/redistest"
+	"github.com/dibslock/dibs/internal/test/zktest"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -51,6 +52,10 @@ func newDatabaseServers() map[string]*databaseServer {
 		"etcd": {kind: "etcd", missing: etcdtest.ErrNoServer, required: "DIBS_REQUIRE_ETCD", open: func() (sharedServer, error) {
 			s, err := etcdtest.Start()
 			return etcd{s}, err
+		}},
+		"zookeeper": {kind: "zookeeper", missing: zktest.ErrNoServer, required: "DIBS_REQUIRE_ZOOKEEPER", open: func() (sharedServer, error) {
+			s, err := zktest.Start("maxSessionTimeout=60000") // for TTLs of 30 s
+			return zookeeper{s}, err
 		}},
 	}
 }
@@ -113,6 +118,13 @@ type etcd struct{ *etcdtest.Server }
 func (etcd) url(addr, prefix string) string { return "etcd://" + addr + "/" + prefix }
 
 func (etcd) execute(_, _ string) error { return nil }
+
+// In ZooKeeper, each script has its own path.
+type zookeeper struct{ *zktest.Server }
+
+func (zookeeper) url(addr, path string) string { return "zk://" + addr + "/" + path }
+
+func (zookeeper) execute(_, _ string) error { return nil }
 
 type mariadb struct{ *mysqltest.Server }
 

@@ -20,10 +20,10 @@ func doctorCmd(a *app) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the store for problems that affect locks",
 		Long: `Check each Redis, the PostgreSQL, MariaDB or MySQL database, or the members of
-etcd, for settings that lose locks, for missing permissions, and for clocks or
-slow disks. On each master, database or cluster, doctor acquires and releases a
-lock on a random name. It changes no settings and no other locks. Pass the
---prefix and --replicas that your locks use.
+etcd or ZooKeeper, for settings that lose locks, for missing permissions, and
+for clocks or slow disks. On each master, database or cluster, doctor acquires
+and releases a lock on a random name. It changes no settings and no other locks.
+Pass the --prefix and --replicas that your locks use.
 
 For a local file, doctor acquires and releases a lock and prints the path.
 
@@ -39,6 +39,7 @@ Exit codes:
   dibs doctor --url postgres://db.internal/app
   dibs doctor --url mysql://db.internal/app
   dibs doctor --url etcd://10.0.0.1,10.0.0.2,10.0.0.3
+  dibs doctor --url zk://10.0.0.1,10.0.0.2,10.0.0.3
   dibs doctor --json | jq '.nodes[].findings[] | .subject'`,
 		Args: argCount(0, 0),
 		RunE: func(*cobra.Command, []string) error {

@@ -40,8 +40,10 @@ func (o *opened) explain(err error) error {
 			break
 		}
 		lines = append(lines, "no server can be reached: "+why.Error())
-		if strings.HasPrefix(o.location, "etcd://") {
-			lines = append(lines, "if this port is for TLS: etcds://")
+		for _, scheme := range []string{"etcd", "zk"} {
+			if strings.HasPrefix(o.location, scheme+"://") {
+				lines = append(lines, "if this port is for TLS: "+scheme+"s://")
+			}
 		}
 	case errors.Is(err, dibs.ErrUnavailable):
 		lines = append(lines, "to check the store: dibs doctor")

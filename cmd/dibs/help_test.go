@@ -37,7 +37,7 @@ func TestHelpFits(t *testing.T) {
 func TestHelpNamesAllServers(t *testing.T) {
 	a := newApp(new(console), nil)
 	for _, c := range []*cobra.Command{a.root(), doctorCmd(a)} {
-		for _, server := range []string{"Redis", "PostgreSQL", "MariaDB", "MySQL", "etcd"} {
+		for _, server := range []string{"Redis", "PostgreSQL", "MariaDB", "MySQL", "etcd", "ZooKeeper"} {
 			if !strings.Contains(c.Long, server) {
 				t.Errorf("%s: %s is missing", c.Name(), server)
 			}

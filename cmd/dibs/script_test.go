@@ -76,6 +76,8 @@ func waitAsRoot() {
 //	mariadb …                 the same
 //	etcd new|pause|resume|kill ID
 //	                          the same, with a prefix for this script
+//	zookeeper new|pause|resume|kill ID
+//	                          the same
 //	mariadb client ID FILE FLAG…
 //	                          feed a file to the client mariadb
 func TestScripts(t *testing.T) {
@@ -119,6 +121,7 @@ func TestScripts(t *testing.T) {
 			"postgres":   withState(func(w *scriptState, args []string) { w.database(shared["postgres"], args) }),
 			"mariadb":    withState(func(w *scriptState, args []string) { w.database(shared["mariadb"], args) }),
 			"etcd":       withState(func(w *scriptState, args []string) { w.database(shared["etcd"], args) }),
+			"zookeeper":  withState(func(w *scriptState, args []string) { w.database(shared["zookeeper"], args) }),
 		},
 	})
 }

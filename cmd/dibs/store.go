@@ -17,6 +17,7 @@ import (
 	"github.com/dibslock/dibs/goredisstore/redisurl"
 	"github.com/dibslock/dibs/quorum"
 	"github.com/dibslock/dibs/redisstore"
+	"github.com/dibslock/dibs/zkstore/zkurl"
 )
 
 // An opened is the store that the flags and the environment name.
@@ -81,6 +82,7 @@ var errNoStore = usageError{errors.New(`no store: pass one of
   --url mysql://host/db        or DIBS_URL=mysql://host/db
                                (after dibs migrate, which creates the tables)
   --url etcd://host1,host2     or DIBS_URL=etcd://host1,host2 (also etcds://)
+  --url zk://host1,host2       or DIBS_URL=zk://host1,host2 (also zks://)
   --local                      or DIBS_URL=local
                                (a file of this user, for this host only)`)}
 
@@ -101,6 +103,9 @@ func (f *storeFlags) open(l lifetime) (*opened, error) {
 		if etcdurl.Is(urls[0]) {
 			return o, f.openEtcd(o, urls[0])
 		}
+		if zkurl.Is(urls[0]) {
+			return o, f.openZooKeeper(o, urls[0])
+		}
 	}
 	if f.redisson && len(urls) > 1 {
 		return nil, usage("--redisson needs one Redis, with Sentinel or a cluster if you like: Redisson has no such quorum")
@@ -115,6 +120,9 @@ func (f *storeFlags) open(l lifetime) (*opened, error) {
 		}
 		if etcdurl.Is(u) {
 			return nil, usage("etcd cannot be a node of a quorum: write its members in one URL, as in etcd://host1,host2,host3")
+		}
+		if zkurl.Is(u) {
+			return nil, usage("ZooKeeper cannot be a node of a quorum: write its servers in one URL, as in zk://host1,host2,host3")
 		}
 		s, err := f.openRedis(o, u)
 		if err != nil {
@@ -165,7 +173,7 @@ func localPath(url string) (path string, ok bool) {
 // otherSchemes lists other stores' URLs, if a URL's scheme is unknown.
 func otherSchemes(err error) string {
 	if strings.Contains(err.Error(), "unknown scheme") {
-		return "; or postgres:// or mysql:// for a database; or etcd://"
+		return "; or postgres:// or mysql:// for a database; or etcd:// or zk://"
 	}
 	return ""
 }

@@ -26,9 +26,9 @@ type storeFlags struct {
 }
 
 func (f *storeFlags) flags(set *pflag.FlagSet) {
-	set.StringArrayVar(&f.urls, "url", nil, "URL of the store, such as redis://host:6379, postgres://host/db, mysql://host/db or etcd://host1,host2; repeat it for a quorum of three or more Redis servers (default $DIBS_URL)")
+	set.StringArrayVar(&f.urls, "url", nil, "URL of the store, such as redis://host:6379, postgres://host/db, mysql://host/db, etcd://host1,host2 or zk://host1,host2; repeat it for a quorum of three or more Redis servers (default $DIBS_URL)")
 	set.BoolVar(&f.local, "local", false, "store locks in a file of this user: excludes processes of THIS HOST ONLY")
-	set.StringVar(&f.prefix, "prefix", "", `prefix of the keys in Redis or etcd; may be empty (default $DIBS_PREFIX, or "lock:"; in etcd "lock/")`)
+	set.StringVar(&f.prefix, "prefix", "", `prefix of the keys in Redis or etcd, or path in ZooKeeper (default $DIBS_PREFIX, or "lock:"; in etcd "lock/", in ZooKeeper "/locks")`)
 	set.IntVar(&f.replicas, "replicas", 0, "number of replicas that must acknowledge each acquisition (default 0)")
 	set.BoolVar(&f.mixed, "shared-keys", false, "leave names free now and then for clients of other libraries on the same keys in Redis")
 	set.BoolVar(&f.redisson, "redisson", false, "share locks with RLock of Redisson; without readers and slots, and by default without a prefix")

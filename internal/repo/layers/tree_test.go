@@ -153,7 +153,7 @@ func layerOf(dir string) layer {
 		return layer{dir: parts[0], imports: []string{"driver", "kvstore", "internal/locktable"}, library: true}
 	case "localstore":
 		return layer{dir: parts[0], imports: []string{"driver", "kvstore"}, external: true, library: true}
-	case "etcdstore":
+	case "etcdstore", "zkstore":
 		return layer{dir: parts[0], imports: []string{"checkup", "driver"}, external: true, library: true}
 	case "pgstore", "mysqlstore":
 		return layer{dir: parts[0], imports: []string{"checkup", "driver", "sqlstore"}, external: true, library: true}
