@@ -174,7 +174,7 @@ func (r *pairRun) wantNothingLeft(t *testing.T) {
 	}
 }
 
-// mode returns the mode of a turn or a victim.
+// mode returns the mode of a turn.
 func (p pair) mode() mode {
 	if p.shares && rand.N(2) == 0 {
 		return shared
@@ -212,6 +212,18 @@ func dibsRWMutex(r *pairRun, _ *testing.T) turn {
 	}
 }
 
+// dibsBoth uses a name as a mutex and as a read-write mutex.
+func dibsBoth(r *pairRun, t *testing.T) turn {
+	t.Helper()
+	mutex, rw := dibsMutex(r, t), dibsRWMutex(r, t)
+	return func(ctx context.Context) error {
+		if rand.N(3) == 0 {
+			return mutex(ctx)
+		}
+		return rw(ctx)
+	}
+}
+
 func (r *pairRun) dibsTurn(lease *dibs.Lease, m mode, err error) error {
 	if err != nil {
 		return fmt.Errorf("dibs: %w", err)
@@ -220,7 +232,7 @@ func (r *pairRun) dibsTurn(lease *dibs.Lease, m mode, err error) error {
 }
 
 // kill kills processes until the time has passed: in turn, a holder on each side, and then a process
-// on each side at any moment, when most wait.
+// on each side at any moment, when most wait. In a pair that shares, the latter are readers that hold.
 func (r *pairRun) kill(t *testing.T) {
 	least, calm := 2, time.Second
 	if r.isLong() {
@@ -230,7 +242,11 @@ func (r *pairRun) kill(t *testing.T) {
 		time.Sleep(calm) // the others work
 		number := i % 2
 		s := []side{r.dibs, r.theirs}[number]
-		if err := r.killOne(number, s, i, i%4 < 2); err != nil {
+		p, holds := r.process(number, fmt.Sprint(i), time.Hour, victimTTL), i%4 < 2
+		if r.shares && !holds {
+			p.mode, holds = shared, true
+		}
+		if err := r.killOne(number, s, p, holds); err != nil {
 			t.Errorf("victim %s: %v", s.part, err)
 			return
 		}
@@ -253,14 +269,13 @@ func (r *pairRun) holding() time.Duration {
 func (r *pairRun) process(number int, id string, inside, ttl time.Duration) process {
 	return process{
 		part: []side{r.dibs, r.theirs}[number].part, store: r.store, server: r.server, name: r.name,
-		judge: r.judge.listener.Addr().String(), side: []string{"dibs", "theirs"}[number], id: id, mode: r.mode(),
+		judge: r.judge.listener.Addr().String(), side: []string{"dibs", "theirs"}[number], id: id, mode: exclusive,
 		inside: inside, ttl: ttl,
 	}
 }
 
-func (r *pairRun) killOne(number int, s side, i int, holds bool) error {
+func (r *pairRun) killOne(number int, s side, p process, holds bool) error {
 	const limit = pairPatience
-	p := r.process(number, fmt.Sprint(i), time.Hour, victimTTL)
 	cmd := s.victim(p)
 	var output strings.Builder
 	cmd.Stderr = &output

@@ -37,7 +37,7 @@ func zkPairs(t *testing.T) []pair {
 		{"Curator InterProcessReadWriteLock", "curator", "order:rw", true, rwMutex, curator.side("InterProcessReadWriteLock"), in("/locks/order:42/…__WRIT__…")},
 		{"go-zookeeper zk.Lock", "curator", "order:go", false, mutex, goSide("zk.Lock", zkLock), inGo},
 		{"kazoo Lock", "kazoo", "order:lock", false, mutex, kazoo.side("Lock"), in("/kazoo/order:42/…__lock__…")},
-		{"kazoo ReadLock, WriteLock", "kazoo", "order:rw", true, rwMutex, kazoo.side("WriteLock"), in("/kazoo/order:42/…__lock__…")},
+		{"kazoo ReadLock, WriteLock", "kazoo", "order:rw", true, goSide("dibs.RWMutex", dibsBoth), kazoo.side("WriteLock"), in("/kazoo/order:42/…__lock__…")},
 	}
 }
 
