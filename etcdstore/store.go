@@ -109,11 +109,12 @@ func (s *Store) begin(ctx context.Context, op, name string, until time.Time) (co
 	return hiddenDeadline{ctx}, cancel, nil
 }
 
-// beforehand returns the error of an operation whose own request was not sent.
+// beforehand returns the error of an operation whose own request was not sent, because no member
+// answered to an earlier one.
 func beforehand(err error) error {
 	var e *driver.UnavailableError
 	if errors.As(err, &e) && !e.Refused {
-		e.Unsent = true
+		e.Unsent, e.Unreached = true, true
 	}
 	return err
 }

@@ -72,7 +72,7 @@ func etcdBackend(t *testing.T, server string) backend {
 }
 
 func newEtcdClient(server string) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: []string{server}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	return clientv3.New(clientv3.Config{Endpoints: []string{server}, DialTimeout: patience, Logger: zap.NewNop()})
 }
 
 func newEtcdStore(server string) (driver.Store, error) {

@@ -100,7 +100,7 @@ func (p process) acquireDibs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	locks := dibs.New(store, dibs.TTL(p.ttl), dibs.Timeout(pairPatience))
+	locks := dibs.New(store, dibs.TTL(p.ttl), dibs.Timeout(patience))
 	switch p.part {
 	case "dibs.Election":
 		_, err = locks.Election(p.name).Campaign(ctx)

@@ -104,6 +104,7 @@ func (d *zkDriver) side(recipe string) side {
 		},
 		victim: func(p process) *exec.Cmd { return d.command(p, p.mode, 1) },
 		part:   recipe,
+		worker: recipe + "-worker",
 		start:  time.Second,
 	}
 }
@@ -127,7 +128,7 @@ func (d *zkDriver) work(ctx context.Context, t *testing.T, r *pairRun) error {
 	if r.shares {
 		m = "any"
 	}
-	cmd := d.command(r.process(1, "worker", pairWork, workerTTL), m, pairWorkers)
+	cmd := d.command(r.process(1, r.theirs.worker, pairWork, workerTTL), m, pairWorkers)
 	errs := new(tail)
 	cmd.Stderr = errs
 	stdin, err := cmd.StdinPipe()
@@ -143,7 +144,7 @@ func (d *zkDriver) work(ctx context.Context, t *testing.T, r *pairRun) error {
 	}
 	stop := context.AfterFunc(ctx, func() {
 		_ = stdin.Close()
-		time.AfterFunc(pairPatience, func() { _ = cmd.Process.Kill() })
+		time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 	})
 	defer stop()
 	lines := bufio.NewScanner(stdout)

@@ -81,8 +81,8 @@ func TestZooKeeperSemaphore(t *testing.T) {
 	}()
 	select {
 	case <-j.victim("holder"):
-	case <-time.After(pairPatience):
-		t.Fatalf("Curator did not acquire its semaphore after %v", pairPatience)
+	case <-time.After(patience):
+		t.Fatalf("Curator did not acquire its semaphore after %v", patience)
 	}
 	locks := dibs.New(b.open(t))
 	defer locks.Close()

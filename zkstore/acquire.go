@@ -166,7 +166,7 @@ func (s *Store) create(ctx context.Context, rec *record, n node) (creation, erro
 	var err error
 	for { // an empty queue's znode can end at any moment
 		var late <-chan struct{}
-		c, err, late = callLate(ctx, rec.session.link, func(conn *zk.Conn) (c creation, err error) {
+		c, late, err = callLate(ctx, rec.session.link, func(conn *zk.Conn) (c creation, err error) {
 			read := make(chan creation, 1)
 			go func() { // it is sent after the create, because a new goroutine starts later
 				names, stat, err := conn.Children(parent)

@@ -22,18 +22,22 @@ type link struct {
 	dial  zk.Dialer
 
 	loggedIn chan struct{} // closed when the session was logged in, or refused
+	shut     sync.Once
+	closed   chan struct{} // closed when the library's work ended
 
 	mu        sync.Mutex
-	ready     bool                           // a server serves the session
-	ended     bool                           // the session, or the link
-	changed   chan struct{}                  // closed when ready or ended change
-	refused   error                          // no server accepts the login
-	id        int64                          // of the session; zero: not yet known
-	lost      time.Duration                  // since when no server serves the session, if it is not ready
-	timeout   time.Duration                  // of the session; zero: not yet known
-	dialed    time.Duration                  // when the last connection began
-	heard     time.Duration                  // when bytes last arrived
-	wire      *wire                          // the last connection
+	ready     bool          // a server serves the session
+	ended     bool          // the session, or the link
+	changed   chan struct{} // closed when ready or ended change
+	refused   error         // no server accepts the login
+	id        int64         // of the session; zero: not yet known
+	lost      time.Duration // since when no server serves the session, if it is not ready
+	timeout   time.Duration // of the session; zero: not yet known
+	dialed    time.Duration // when the last connection began
+	heard     time.Duration // when bytes last arrived
+	wire      *wire         // the last connection
+	watched   bool          // it had a watch
+	logsIn    bool
 	watches   map[watchKey]chan struct{}     // closed after an event
 	connected func(dialed, at time.Duration) // is called for each connection
 }
@@ -49,7 +53,8 @@ const handshakeLimit = 3 * time.Second
 
 // newLink begins a session with a timeout. It does not wait for a server.
 func (c config) newLink(servers []string, clock *bootclock.Clock, timeout time.Duration, connected func(dialed, at time.Duration)) (*link, error) {
-	l := &link{clock: clock, dial: c.dial, changed: make(chan struct{}), watches: make(map[watchKey]chan struct{}), loggedIn: make(chan struct{}), connected: connected}
+	l := &link{clock: clock, dial: c.dial, changed: make(chan struct{}), watches: make(map[watchKey]chan struct{}), loggedIn: make(chan struct{}), closed: make(chan struct{}), connected: connected}
+	l.logsIn = len(c.auth) > 0
 	if l.dial == nil {
 		l.dial = net.DialTimeout
 	}
@@ -109,6 +114,7 @@ func (l *link) open(network, address string, limit time.Duration) (net.Conn, err
 	}
 	w := &wire{Conn: conn, handshake: time.Now().Add(handshakeLimit), heard: l.hear}
 	w.timeout = l.accept
+	w.restored, w.restore = l.restoration()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
@@ -117,6 +123,20 @@ func (l *link) open(network, address string, limit time.Duration) (net.Conn, err
 	}
 	l.dialed, l.wire = at, w
 	return w, nil
+}
+
+// restoration returns a channel that is closed when the library restored its watches, and a function
+// that closes it. A link without watches has none to restore. The library logs in first, which needs
+// answers, so a link with a login does not wait.
+func (l *link) restoration() (restored <-chan struct{}, restore func()) {
+	done := make(chan struct{})
+	restore = sync.OnceFunc(func() { close(done) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.id == 0 || !l.watched || l.logsIn {
+		restore()
+	}
+	return done, restore
 }
 
 // accept records a server's first answer. A session with another ID or timeout is another session, as
@@ -271,7 +291,18 @@ var errNoServer = errors.New("no ZooKeeper server answers")
 // close ends the session, and its entries.
 func (l *link) close() {
 	l.end()
-	l.zk.Close()
+	l.endLibrary()
+	<-l.closed
+}
+
+// endLibrary ends the library's work. It does not wait.
+func (l *link) endLibrary() {
+	l.shut.Do(func() {
+		go func() {
+			defer close(l.closed)
+			l.zk.Close()
+		}()
+	})
 }
 
 // disconnect ends the connection, but not the session: its entries last until its timeout.
@@ -300,7 +331,7 @@ func (l *link) drop() {
 	if w != nil {
 		_ = w.Close()
 	}
-	go l.zk.Close()
+	l.endLibrary()
 }
 
 // reconnect closes a connection on which nothing arrived since a time. The library then connects with
@@ -317,14 +348,14 @@ func (l *link) reconnect(since time.Duration) {
 // call sends a request, and waits for its answer until ctx ends. The library has no contexts: the
 // request may still be sent later. A server that does not answer is replaced.
 func call[R any](ctx context.Context, l *link, send func(*zk.Conn) (R, error)) (R, error) {
-	reply, err, _ := callLate(ctx, l, send)
+	reply, _, err := callLate(ctx, l, send)
 	return reply, err
 }
 
 // callLate is call. If the answer is late, it also returns a channel that is closed when it came.
-func callLate[R any](ctx context.Context, l *link, send func(*zk.Conn) (R, error)) (reply R, err error, late <-chan struct{}) {
+func callLate[R any](ctx context.Context, l *link, send func(*zk.Conn) (R, error)) (reply R, late <-chan struct{}, err error) {
 	if err := l.await(ctx); err != nil {
-		return reply, err, nil
+		return reply, nil, err
 	}
 	type answer struct {
 		reply R
@@ -345,10 +376,10 @@ func callLate[R any](ctx context.Context, l *link, send func(*zk.Conn) (R, error
 		if errors.Is(a.err, zk.ErrSessionExpired) {
 			a.err = errEnded
 		}
-		return a.reply, a.err, nil
+		return a.reply, nil, a.err
 	case <-ctx.Done():
 		l.reconnect(sent)
-		return reply, context.Cause(ctx), done
+		return reply, done, context.Cause(ctx)
 	}
 }
 
@@ -413,7 +444,7 @@ func (l *link) watch(key watchKey) (fired chan struct{}, arm bool) {
 		close(fired)
 		return fired, true
 	}
-	l.watches[key] = fired
+	l.watches[key], l.watched = fired, true
 	return fired, true
 }
 
