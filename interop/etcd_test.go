@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/etcdstore"
