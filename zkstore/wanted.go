@@ -58,4 +58,4 @@ func (s *Store) notifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 }
 
 // addWanted adds an interest, which lasts no longer than its client's Watch.
-func (s *Store) addWanted(i *interest) { context.AfterFunc(i.in.ctx, s.views.add(i)) }
+func (s *Store) addWanted(i *interest) { context.AfterFunc(i.in.Context, s.views.add(i)) }

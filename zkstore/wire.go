@@ -19,6 +19,7 @@ type wire struct {
 	restored  <-chan struct{}                       // closed when the library restored its watches
 	restore   func()                                // closes it
 	answered  atomic.Bool                           // the first answer came
+	events    eventReader                           // for the reading goroutine
 }
 
 // firstBytes are those of the length, the protocol's version and the timeout, as 32-bit numbers, and
@@ -63,6 +64,7 @@ func (w *wire) Read(b []byte) (int, error) {
 	w.rest -= n
 	if n > 0 {
 		w.heard()
+		w.events.read(b[:n])
 	}
 	if !w.answered.Load() {
 		w.first = append(w.first, b[:n]...)
