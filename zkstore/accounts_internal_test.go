@@ -2,12 +2,12 @@ package zkstore
 
 import (
 	"context"
-	"github.com/dibslock/dibs/driver/inbox"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/inbox"
 )
 
 // newOfflineStore returns a store whose server is never asked, with a session.
