@@ -235,6 +235,13 @@ func (l *link) hasEnded() bool {
 	return l.ended
 }
 
+// hasID reports whether the session has an ID.
+func (l *link) hasID(id int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.id == id
+}
+
 // state returns whether a server serves the session, and a channel that is closed when this changes.
 func (l *link) state() (ready, ended bool, changed <-chan struct{}) {
 	l.mu.Lock()
@@ -260,7 +267,7 @@ func (l *link) await(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return unsentError{fmt.Errorf("%w: %w", errNoServer, context.Cause(ctx))}
+			return unsentError{noServer(ctx)}
 		}
 	}
 }
@@ -287,6 +294,11 @@ func (l *link) awaitLogin(ctx context.Context) error {
 
 // errNoServer means that no server accepts the session.
 var errNoServer = errors.New("no ZooKeeper server answers")
+
+// noServer returns the error of a call that waited for a server until ctx ended.
+func noServer(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", errNoServer, context.Cause(ctx))
+}
 
 // close ends the session, and its entries.
 func (l *link) close() {

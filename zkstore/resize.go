@@ -145,7 +145,7 @@ var errManyHolders = invalid("more than %d holders: a lease beside them cannot g
 // addBarrier adds an exclusive entry at the end of a queue, and reads the queue.
 func (s *Store) addBarrier(ctx context.Context, r driver.AcquireRequest) (record, queue, int64, error) {
 	ttl := s.sessions.tick()
-	on, err := s.sessionFor(ctx, r.Name, ttl)
+	on, err := s.sessionFor(ctx, s.keys.size(r.Name), ttl)
 	if err != nil {
 		return record{}, nil, 0, err
 	}

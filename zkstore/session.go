@@ -167,6 +167,13 @@ func (s *session) use(size int) bool {
 	return true
 }
 
+// share records another user of a place on the session.
+func (s *session) share() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uses++
+}
+
 // leave is the reverse of use.
 func (s *session) leave(size int) {
 	if s == nil {

@@ -61,7 +61,7 @@ func (s *slot[S]) enter(ctx context.Context) (leave func(), err error) {
 	case <-s.opening:
 		return func() { s.opening <- struct{}{} }, nil
 	case <-ctx.Done():
-		return nil, unsentError{context.Cause(ctx)}
+		return nil, unsentError{noServer(ctx)} // another call waits for a server
 	}
 }
 
@@ -101,7 +101,7 @@ func (ss *sessions) learn(ctx context.Context) error {
 	case <-ss.probe:
 		defer func() { ss.probe <- struct{}{} }()
 	case <-ctx.Done():
-		return unsentError{context.Cause(ctx)}
+		return unsentError{noServer(ctx)}
 	}
 	ss.mu.Lock()
 	known = ss.known
@@ -330,7 +330,7 @@ func (ss *sessions) find(id int64) *session {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	for s := range ss.begun {
-		if id != 0 && s.zk.SessionID() == id {
+		if id != 0 && s.hasID(id) {
 			return s
 		}
 	}
