@@ -10,7 +10,7 @@ import (
 // A server and its clients are consistent in real time.
 func TestHistory(t *testing.T) {
 	t.Parallel()
-	seeds, steps := 2, 1000
+	seeds, steps := 2, 500
 	if isLong() {
 		seeds, steps = 20, 10_000
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -150,10 +151,14 @@ type verb struct {
 
 func nothing(*faulty) {}
 
+// verbs returns the verbs, for leases in both kinds of znodes.
 func verbs() (all []verb) {
+	persistent := []string{"acquire", "wait", "release", "reserve", "extend", "upgrade"} // the others are tested for long
 	for _, ttl := range []time.Duration{shortTTL, longTTL} {
 		add := func(name string, before func(f *faulty), call func(f *faulty) func(ctx context.Context) error, after func(f *faulty)) {
-			all = append(all, verb{fmt.Sprint(name, " ", ttl), before, call, after})
+			if ttl == shortTTL || isLong() || slices.Contains(persistent, name) {
+				all = append(all, verb{fmt.Sprint(name, " ", ttl), before, call, after})
+			}
 		}
 		mine := func(f *faulty) driver.AcquireRequest { return request(f.name, "t", ttl) }
 		held := func(f *faulty) { wantHeld(f.t, f.store, mine(f)) }

@@ -400,7 +400,7 @@ func TestWire(t *testing.T) {
 		if exists(znode) != c.arrives {
 			t.Errorf("%s: the znode exists: %v", what, !c.arrives)
 		}
-		must(t, add(znode+"-again"))
+		eventually(t, 10*time.Second, func() error { return add(znode + "-again") })
 	}
 	begin := time.Now()
 	w.isolate()

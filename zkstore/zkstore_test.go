@@ -14,6 +14,7 @@ import (
 )
 
 func TestStore(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) driver.Store { return newStore(t) })
 }
 
@@ -26,6 +27,7 @@ func TestStoreInFormatOfKazoo(t *testing.T) {
 }
 
 func TestClocks(t *testing.T) {
+	t.Parallel()
 	servers, prefix := endpoints(sharedServer(t)), newPrefix()
 	storetest.RunClocks(t, func(t *testing.T) driver.Store { return open(t, servers, zkstore.Prefix(prefix)) })
 }
