@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/inbox"
 )
 
 // newOfflineStore returns a store whose server is never asked, with a session.
@@ -56,7 +57,7 @@ func TestViewOfEndedWatch(t *testing.T) {
 	on.link.watches = make(map[watchKey]chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s.addWanted(&interest{in: &inbox{ctx: ctx}, rec: record{name: "n", token: "t"}, link: on.link, wanted: true})
+	s.addWanted(&interest{in: inbox.New(ctx, nil), rec: record{name: "n", token: "t"}, link: on.link, wanted: true})
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 		s.views.mu.Lock()
 		n := len(s.views.all)

@@ -25,21 +25,22 @@ type link struct {
 	shut     sync.Once
 	closed   chan struct{} // closed when the library's work ended
 
-	mu        sync.Mutex
-	ready     bool          // a server serves the session
-	ended     bool          // the session, or the link
-	changed   chan struct{} // closed when ready or ended change
-	refused   error         // no server accepts the login
-	id        int64         // of the session; zero: not yet known
-	lost      time.Duration // since when no server serves the session, if it is not ready
-	timeout   time.Duration // of the session; zero: not yet known
-	dialed    time.Duration // when the last connection began
-	heard     time.Duration // when bytes last arrived
-	wire      *wire         // the last connection
-	watched   bool          // it had a watch
-	logsIn    bool
-	watches   map[watchKey]chan struct{}     // closed after an event
-	connected func(dialed, at time.Duration) // is called for each connection
+	mu         sync.Mutex
+	ready      bool              // a server serves the session
+	ended      bool              // the session, or the link
+	changed    chan struct{}     // closed when ready or ended change
+	refused    error             // no server accepts the login
+	id         int64             // of the session; zero: not yet known
+	lost       time.Duration     // since when no server serves the session, if it is not ready
+	timeout    time.Duration     // of the session; zero: not yet known
+	dialed     time.Duration     // when the last connection began
+	heard      time.Duration     // when bytes last arrived
+	wire       *wire             // the last connection
+	armed      map[watchKey]bool // the library's watches
+	logsIn     bool
+	watches    map[watchKey]chan struct{}     // closed after an event
+	departures map[string][]*departure        // by path
+	connected  func(dialed, at time.Duration) // is called for each connection
 }
 
 // A watchKey is a watch that a server keeps for the session.
@@ -53,7 +54,7 @@ const handshakeLimit = 3 * time.Second
 
 // newLink begins a session with a timeout. It does not wait for a server.
 func (c config) newLink(servers []string, clock *bootclock.Clock, timeout time.Duration, connected func(dialed, at time.Duration)) (*link, error) {
-	l := &link{clock: clock, dial: c.dial, changed: make(chan struct{}), watches: make(map[watchKey]chan struct{}), loggedIn: make(chan struct{}), closed: make(chan struct{}), connected: connected}
+	l := &link{clock: clock, dial: c.dial, changed: make(chan struct{}), watches: make(map[watchKey]chan struct{}), departures: make(map[string][]*departure), loggedIn: make(chan struct{}), closed: make(chan struct{}), connected: connected}
 	l.logsIn = len(c.auth) > 0
 	if l.dial == nil {
 		l.dial = net.DialTimeout
@@ -115,6 +116,7 @@ func (l *link) open(network, address string, limit time.Duration) (net.Conn, err
 	w := &wire{Conn: conn, handshake: time.Now().Add(handshakeLimit), heard: l.hear}
 	w.timeout = l.accept
 	w.restored, w.restore = l.restoration()
+	w.disarm = l.disarm
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
@@ -133,10 +135,36 @@ func (l *link) restoration() (restored <-chan struct{}, restore func()) {
 	restore = sync.OnceFunc(func() { close(done) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.id == 0 || !l.watched || l.logsIn {
+	if l.id == 0 || len(l.armed) == 0 || l.logsIn {
 		restore()
 	}
 	return done, restore
+}
+
+// arm records that a request arms a watch.
+func (l *link) arm(key watchKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.armed == nil {
+		l.armed = make(map[watchKey]bool)
+	}
+	l.armed[key] = true
+}
+
+// checkArmed records the answer to such a request. Without an answer, it may still come.
+func (l *link) checkArmed(key watchKey, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if isBroken(err) || isRefusal(err) {
+		delete(l.armed, key)
+	}
+}
+
+// disarm records that the library has no watches.
+func (l *link) disarm() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.armed)
 }
 
 // accept records a server's first answer. A session with another ID or timeout is another session, as
@@ -193,6 +221,7 @@ func (l *link) event(e zk.Event) {
 	if ready {
 		l.fireChildren()
 	}
+	l.departAll()
 	l.mu.Unlock()
 	switch {
 	case ended:
@@ -217,10 +246,17 @@ func (l *link) fireChildren() {
 func (l *link) fire(e zk.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	switch {
+	case e.Type == zk.EventNodeDeleted && l.wire != nil:
+		l.depart(e.Path, max(l.wire.events.zxid, 0))
+	case e.Type != zk.EventNodeChildrenChanged:
+		l.depart(e.Path, 0)
+	}
 	for _, key := range []watchKey{{e.Path, false}, {e.Path, true}} {
 		if key.children != (e.Type == zk.EventNodeChildrenChanged) && e.Type != zk.EventNodeDeleted && e.Type != zk.EventNotWatching {
 			continue
 		}
+		delete(l.armed, key)
 		if fired := l.watches[key]; fired != nil {
 			close(fired)
 			delete(l.watches, key)
@@ -328,6 +364,7 @@ func (l *link) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.setEnded()
+	l.departAll()
 	for key, fired := range l.watches {
 		close(fired)
 		delete(l.watches, key)
@@ -405,6 +442,7 @@ func (l *link) children(ctx context.Context, path string, watch bool) (names []s
 	key := watchKey{path, true}
 	if watch {
 		fired, _ = l.watch(key)
+		l.arm(key)
 	}
 	r, err := call(ctx, l, func(c *zk.Conn) (r reply, err error) {
 		if watch {
@@ -416,6 +454,7 @@ func (l *link) children(ctx context.Context, path string, watch bool) (names []s
 	})
 	if err != nil {
 		if watch {
+			l.checkArmed(key, err)
 			l.unwatch(key, fired)
 		}
 		return nil, 0, nil, err
@@ -431,17 +470,25 @@ func (l *link) gone(ctx context.Context, path string) (fired <-chan struct{}, ex
 	if !arm {
 		return fired, true, nil // it existed, and no event came since
 	}
-	exists, err = call(ctx, l, func(c *zk.Conn) (bool, error) {
-		_, _, _, err := c.GetW(path)
-		if errors.Is(err, zk.ErrNoNode) {
-			return false, nil
-		}
-		return err == nil, err
-	})
-	if err != nil || !exists {
+	if exists, err = l.armData(ctx, path); err != nil || !exists {
 		l.unwatch(key, fired)
 	}
 	return fired, exists, err
+}
+
+// armData arms a watch of a znode. It returns false if the znode does not exist.
+func (l *link) armData(ctx context.Context, path string) (exists bool, err error) {
+	key := watchKey{path, false}
+	l.arm(key)
+	err = errOf(call(ctx, l, func(c *zk.Conn) (any, error) {
+		_, _, _, err := c.GetW(path)
+		return nil, err
+	}))
+	l.checkArmed(key, err)
+	if errors.Is(err, zk.ErrNoNode) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // watch returns the channel of a watch, and whether a request should arm it.
@@ -456,7 +503,7 @@ func (l *link) watch(key watchKey) (fired chan struct{}, arm bool) {
 		close(fired)
 		return fired, true
 	}
-	l.watches[key], l.watched = fired, true
+	l.watches[key] = fired
 	return fired, true
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -48,10 +49,15 @@ func (ss *sessions) open(timeout time.Duration) (*session, error) {
 	}
 	s.link = l
 	close(began)
-	ss.add(s)
+	if !ss.add(s) {
+		s.close()
+		return nil, driver.ErrDisconnected
+	}
 	go func() {
+		defer ss.work.Done()
 		s.prove(ss.config.prefix)
 		ss.remove(s)
+		<-s.closed
 	}()
 	return s, nil
 }

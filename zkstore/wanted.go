@@ -50,7 +50,7 @@ func (s *Store) notifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 	if len(q) > q.granted() {
 		return true, nil
 	}
-	if in := s.inboxes.get(r.Client); in != nil {
+	if in := s.inboxes.Get(r.Client); in != nil {
 		rec := record{name: r.Name, token: r.Token, entry: q[i]}
 		s.addWanted(&interest{in: in, rec: rec, link: l, wanted: true})
 	}
@@ -58,4 +58,4 @@ func (s *Store) notifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 }
 
 // addWanted adds an interest, which lasts no longer than its client's Watch.
-func (s *Store) addWanted(i *interest) { context.AfterFunc(i.in.ctx, s.views.add(i)) }
+func (s *Store) addWanted(i *interest) { context.AfterFunc(i.in.Context, s.views.add(i)) }

@@ -18,7 +18,9 @@ type wire struct {
 	heard     func()                                // is called when bytes arrive
 	restored  <-chan struct{}                       // closed when the library restored its watches
 	restore   func()                                // closes it
+	disarm    func()                                // records that the library has no watches
 	answered  atomic.Bool                           // the first answer came
+	events    eventReader                           // for the reading goroutine
 }
 
 // firstBytes are those of the length, the protocol's version and the timeout, as 32-bit numbers, and
@@ -31,7 +33,7 @@ const (
 // awaitRestore lets the library restore its watches before it reads an answer: it reads the last known
 // zxid for that without a lock, while answers change it.
 func (w *wire) awaitRestore() {
-	const limit = 100 * time.Millisecond // it may have no watches
+	const limit = time.Second
 	select {
 	case <-w.restored:
 		return
@@ -42,8 +44,9 @@ func (w *wire) awaitRestore() {
 	select {
 	case <-w.restored:
 	case <-timer.C:
+		w.disarm()
+		w.restore()
 	}
-	w.restore()
 }
 
 // Write recognises the request that restores watches.
@@ -63,6 +66,7 @@ func (w *wire) Read(b []byte) (int, error) {
 	w.rest -= n
 	if n > 0 {
 		w.heard()
+		w.events.read(b[:n])
 	}
 	if !w.answered.Load() {
 		w.first = append(w.first, b[:n]...)
