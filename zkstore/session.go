@@ -167,8 +167,8 @@ func (s *session) use(size int) bool {
 	return true
 }
 
-// share records another user of a place on the session.
-func (s *session) share() {
+// reuse records another user of a place on the session.
+func (s *session) reuse() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.uses++

@@ -105,7 +105,7 @@ func (s *Store) recordAll(r driver.AcquireRequest, on *session, expires time.Dur
 	rest = s.sizeOf(r)
 	for _, name := range r.Names() {
 		rec := record{name: name, token: r.Token, session: on, value: newValue(r), expires: expires, severalNames: true}
-		on.share()
+		on.reuse()
 		if !s.records.add(&rec) {
 			on.leave(0)
 			s.forgetAll(recs)
