@@ -190,8 +190,9 @@ func (ss *sessions) isClosed() bool {
 	return ss.closed
 }
 
-// forTTL returns a session that lasts for a TTL from now. size is that of a new entry's
-// path. The caller uses the session: it calls leave in the end. If no session lasts for so long, the error is errTooLong.
+// forTTL returns a session that lasts for a TTL from now. size is that of the paths of new entries.
+// The caller uses the session, and calls leave in the end. If no session lasts for so long, the error
+// is errTooLong.
 func (ss *sessions) forTTL(ctx context.Context, ttl time.Duration, size int) (*session, error) {
 	if err := ss.learn(ctx); err != nil {
 		return nil, err
