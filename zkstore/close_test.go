@@ -46,3 +46,25 @@ func TestCloseDuringCalls(t *testing.T) {
 		t.Errorf("%d connections were opened after Close", after-before)
 	}
 }
+
+// Close ends calls that wait for a server, rather than wait for them.
+func TestCloseEndsCalls(t *testing.T) {
+	t.Parallel()
+	s := zkstore.New([]string{"127.0.0.1:1"})
+	called := make(chan error)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		_, err := s.Acquire(ctx, request("n", "t", shortTTL))
+		called <- err
+	}()
+	time.Sleep(200 * time.Millisecond) // it waits for a server
+	begin := time.Now()
+	must(t, s.Close())
+	if err := <-called; !errors.Is(err, driver.ErrDisconnected) {
+		t.Errorf("%v, want ErrDisconnected", err)
+	}
+	if took := time.Since(begin); took > patience {
+		t.Errorf("Close and the call took %v", took)
+	}
+}

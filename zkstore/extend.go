@@ -22,13 +22,9 @@ func (s *Store) Extend(ctx context.Context, requests []driver.ExtendRequest) []e
 		return errs
 	}
 	defer cancel()
-	indexes := make([]int, len(requests))
-	for i := range indexes {
-		indexes[i] = i
-	}
 	sent := s.clock.Check()
 	var slow []int
-	for _, i := range indexes {
+	for i := range requests {
 		if !s.extendKnown(requests[i], sent) {
 			slow = append(slow, i)
 		}

@@ -30,11 +30,7 @@ func (s *Store) detailsOf(ctx context.Context, l *link, name string, some queue)
 	all := make([]detail, len(some))
 	var mu sync.Mutex
 	var failed error
-	indexes := make([]int, len(some))
-	for i := range indexes {
-		indexes[i] = i
-	}
-	concurrently(indexes, func(i int) {
+	concurrentlyN(len(some), func(i int) {
 		data, stat, err := l.get(ctx, s.keys.entry(name, some[i].name))
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
@@ -100,11 +96,7 @@ func (s *Store) InspectAll(ctx context.Context, names []string) ([]driver.State,
 	}
 	states := make([]driver.State, len(names))
 	errs := make([]error, len(names))
-	indexes := make([]int, len(names))
-	for i := range indexes {
-		indexes[i] = i
-	}
-	concurrently(indexes, func(i int) {
+	concurrentlyN(len(names), func(i int) {
 		states[i], errs[i] = s.inspect(ctx, l, names[i])
 		var other *driver.WrongTypeError
 		switch {

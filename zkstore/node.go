@@ -16,8 +16,9 @@ import (
 //	7f3a…-1.1.0__lock__0000000007        format Kazoo
 //
 // The first part identifies the owner's token. Then come the weight, its limit and the number of
-// moves, with a p if the znode is persistent, or an r if it reserves the name. A move is a new znode in the place of the old one, with
-// the same sequence number: to another session, or with another weight.
+// moves. A p follows if the znode is persistent, or an r if it reserves the name. A move is a new
+// znode in the place of the old one, with the same sequence number: to another session, or with
+// another weight.
 type node struct {
 	id         string // empty: another program's entry
 	weight     int

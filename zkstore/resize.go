@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"slices"
-
 	"time"
 
 	"github.com/dibslock/dibs/driver"

@@ -37,6 +37,7 @@ type sessions struct {
 	longest time.Duration // the longest timeout of a session; zero: not yet known
 	closed  bool
 	begun   map[*session]bool // also those that are full
+	links   map[*link]bool    // without entries: the control, and one that learns the tick
 	work    sync.WaitGroup    // the goroutines of links; none begins after closed
 
 	control *slot[link]
@@ -66,7 +67,7 @@ func (s *slot[S]) enter(ctx context.Context) (leave func(), err error) {
 }
 
 func newSessions(servers []string, c config, clock *bootclock.Clock) *sessions {
-	ss := &sessions{servers: servers, config: c, clock: clock, all: make(map[time.Duration]*slot[session]), begun: make(map[*session]bool), known: c.tick, control: newSlot[link](), probe: make(chan struct{}, 1)}
+	ss := &sessions{servers: servers, config: c, clock: clock, all: make(map[time.Duration]*slot[session]), begun: make(map[*session]bool), links: make(map[*link]bool), known: c.tick, control: newSlot[link](), probe: make(chan struct{}, 1)}
 	ss.probe <- struct{}{}
 	return ss
 }
@@ -143,10 +144,6 @@ func (ss *sessions) get(ctx context.Context) (*link, error) {
 			return nil, unsentError{err}
 		}
 		ss.control.current.Store(l)
-		if ss.isClosed() { // since the check above, so close did not find the link
-			l.drop()
-			return nil, unsentError{driver.ErrDisconnected}
-		}
 	}
 	err = l.await(ctx)
 	return l, err
@@ -154,19 +151,37 @@ func (ss *sessions) get(ctx context.Context) (*link, error) {
 
 // openLink begins a session for requests without entries.
 func (ss *sessions) openLink(timeout time.Duration) (*link, error) {
-	if !ss.begins() {
-		return nil, driver.ErrDisconnected
-	}
 	l, err := ss.config.newLink(ss.servers, ss.clock, timeout, func(time.Duration, time.Duration) {})
 	if err != nil {
-		ss.work.Done()
 		return nil, err
+	}
+	if !ss.addLink(l) {
+		l.close()
+		return nil, driver.ErrDisconnected
 	}
 	go func() {
 		defer ss.work.Done()
 		<-l.closed
+		ss.removeLink(l)
 	}()
 	return l, nil
+}
+
+// addLink records a link and its work. It returns false if the store is closed.
+func (ss *sessions) addLink(l *link) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if !ss.closed {
+		ss.work.Add(1)
+		ss.links[l] = true
+	}
+	return !ss.closed
+}
+
+func (ss *sessions) removeLink(l *link) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	delete(ss.links, l)
 }
 
 func (ss *sessions) isClosed() bool {
@@ -175,8 +190,9 @@ func (ss *sessions) isClosed() bool {
 	return ss.closed
 }
 
-// forTTL returns a session that lasts for a TTL from now. size is that of a new entry's
-// path. The caller uses the session: it calls leave in the end. If no session lasts for so long, the error is errTooLong.
+// forTTL returns a session that lasts for a TTL from now. size is that of the paths of new entries.
+// The caller uses the session, and calls leave in the end. If no session lasts for so long, the error
+// is errTooLong.
 func (ss *sessions) forTTL(ctx context.Context, ttl time.Duration, size int) (*session, error) {
 	if err := ss.learn(ctx); err != nil {
 		return nil, err
@@ -265,10 +281,6 @@ func (ss *sessions) begin(ctx context.Context, timeout time.Duration, size int) 
 	if err != nil {
 		return nil, unsentError{err}
 	}
-	if ss.isClosed() { // since the check above, so close did not find the session
-		s.drop()
-		return nil, unsentError{driver.ErrDisconnected}
-	}
 	s.use(size)
 	if err := s.await(ctx); err != nil {
 		s.leave(size)
@@ -348,9 +360,10 @@ func (ss *sessions) close() {
 	ss.mu.Lock()
 	ss.closed = true
 	all := slices.Collect(maps.Keys(ss.begun))
+	links := slices.Collect(maps.Keys(ss.links))
 	ss.mu.Unlock()
 	var group sync.WaitGroup
-	if l := ss.control.current.Load(); l != nil {
+	for _, l := range links {
 		group.Go(l.close)
 	}
 	for _, s := range all {
@@ -362,14 +375,4 @@ func (ss *sessions) close() {
 	}
 	group.Wait()
 	ss.work.Wait()
-}
-
-// begins records the work of a link, unless the store is closed. It ends with work.Done.
-func (ss *sessions) begins() bool {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	if !ss.closed {
-		ss.work.Add(1)
-	}
-	return !ss.closed
 }

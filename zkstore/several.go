@@ -222,11 +222,7 @@ func (s *Store) readAll(ctx context.Context, recs []record) ([]queue, int64, err
 	queues, errs := make([]queue, len(recs)), make([]error, len(recs))
 	var mu sync.Mutex
 	var last int64
-	indexes := make([]int, len(recs))
-	for i := range indexes {
-		indexes[i] = i
-	}
-	concurrently(indexes, func(i int) {
+	concurrentlyN(len(recs), func(i int) {
 		read := s.read
 		if recs[i].session == nil {
 			read = s.readFresh

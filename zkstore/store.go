@@ -126,6 +126,9 @@ func (s *Store) begin(ctx context.Context, op, name string, until time.Time) (co
 	ctx, cancel := context.WithDeadline(ctx, until)
 	if err := s.prepare(ctx); err != nil {
 		cancel()
+		if s.sessions.isClosed() { // meanwhile
+			return nil, nil, unsent(driver.ErrDisconnected)
+		}
 		return nil, nil, beforehand(unavailable(op, name, err))
 	}
 	return ctx, cancel, nil

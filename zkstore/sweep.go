@@ -121,3 +121,12 @@ func concurrently[E any](all []E, do func(E)) {
 	}
 	group.Wait()
 }
+
+// concurrentlyN calls do for 0 to n-1, several at the same time.
+func concurrentlyN(n int, do func(i int)) {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	concurrently(all, do)
+}
