@@ -88,7 +88,7 @@ func (p process) run(ctx context.Context) error {
 
 // acquire acquires the lock as the part does.
 func (p process) acquire(ctx context.Context, cli *clientv3.Client) error {
-	locks := dibs.New(etcdstore.New(cli), dibs.TTL(p.ttl))
+	locks := dibs.New(etcdstore.New(cli), dibs.TTL(p.ttl), dibs.Timeout(patience))
 	switch p.part {
 	case "dibs-mutex":
 		_, err := locks.Mutex(p.name).Lock(ctx)
@@ -114,5 +114,5 @@ func (p process) acquire(ctx context.Context, cli *clientv3.Client) error {
 const etcdPrefix = "lock/"
 
 func newEtcdClient(server string) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: []string{server}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	return clientv3.New(clientv3.Config{Endpoints: []string{server}, DialTimeout: patience, Logger: zap.NewNop()})
 }

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	maxLine      = 4096             // the protocol's limit, in bytes
-	replyLimit   = 20 * time.Second // for a reply, beyond the request's own waiting time
-	stderrToKeep = 4096             // the last bytes, which are in the error
+	maxLine      = 4096     // the protocol's limit, in bytes
+	replyLimit   = patience // for a reply, beyond the request's own waiting time
+	stderrToKeep = 4096     // the last bytes, which are in the error
 )
 
 var (
@@ -189,9 +189,9 @@ func (e *external) try(ctx context.Context, name string, ttl time.Duration) (loc
 	return e.acquire(ctx, 0, "try", name, ttl.Milliseconds())
 }
 
-// lock waits for a minute at most, or until ctx's deadline.
+// lock waits until ctx's deadline, or for patience.
 func (e *external) lock(ctx context.Context, name string, ttl time.Duration) (lock, error) {
-	wait := time.Minute
+	wait := patience
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = time.Until(deadline)
 	}

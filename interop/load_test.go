@@ -26,7 +26,7 @@ func alone() column {
 func workTogether(t *testing.T, r *row, name string) []string {
 	l := load{
 		counter: name + ":counter", workers: 4, long: 5 * time.Second,
-		ttl: 5 * time.Second, work: 3 * time.Millisecond, pause: 30 * time.Millisecond,
+		ttl: r.loadTTL(), work: 3 * time.Millisecond, pause: 30 * time.Millisecond,
 	}
 	mine, theirs := r.hammerTogether(t, name, l)
 	r.afterLoad(t, name, l, mine, theirs)
@@ -37,14 +37,11 @@ func workTogether(t *testing.T, r *row, name string) []string {
 func workSaturated(t *testing.T, r *row, name string) []string {
 	l := load{
 		counter: name + ":counter", workers: 4, long: 10 * time.Second,
-		ttl: 5 * time.Second, work: 3 * time.Millisecond,
+		ttl: r.loadTTL(), work: 3 * time.Millisecond,
 	}
 	mine, theirs := r.hammerTogether(t, name, l)
 	r.afterLoad(t, name, l, mine, theirs)
-	r.checkShares(t, mine, theirs)
-	if r.redisson {
-		r.checkWaits(t, mine, theirs)
-	}
+	r.wantTurns(t, name)
 	return []string{turns(mine, theirs), worstWorker(mine, theirs), longestWait(mine, theirs)}
 }
 
@@ -52,14 +49,13 @@ func workSaturated(t *testing.T, r *row, name string) []string {
 func workAlone(t *testing.T, r *row, name string) []string {
 	l := load{
 		counter: name + ":counter", workers: 8, long: 3 * time.Second,
-		ttl: 5 * time.Second, work: 3 * time.Millisecond,
+		ttl: r.loadTTL(), work: 3 * time.Millisecond,
 	}
 	alone, err := r.theirs.hammer(t.Context(), name, l)
 	if err != nil {
 		t.Fatalf("theirs: %v", err)
 	}
 	wantCount(t, r.rdb, l, alone)
-	r.alone = alone
 	t.Logf("alone: %+v", alone)
 	r.afterLoad(t, name, l, result{}, alone)
 	return []string{turns(alone), worstWorker(alone), longestWait(alone)}
@@ -132,37 +128,13 @@ func (r *row) afterLoad(t *testing.T, name string, l load, mine, theirs result) 
 	}
 }
 
-// checkShares checks that each worker gets at least a twentieth of the turns: eight workers would
-// have an eighth each. The library's workers can get less if it also starves them without dibs:
-// they should get at least a quarter of its worst worker's turns. They can also get less if the
-// library breaks, or if dibs does not notify its waiters.
-func (r *row) checkShares(t *testing.T, mine, theirs result) {
-	t.Helper()
-	const least = 20
-	turns := mine.turns + theirs.turns
-	if least*mine.least < turns {
-		t.Errorf("dibs: a worker got %d of %d turns", mine.least, turns)
+// loadTTL is long enough for a worker that stops while it holds the lock. With a library whose
+// workers wait for the end of a TTL under load, the TTL is much shorter than the load.
+func (r *row) loadTTL() time.Duration {
+	if r.breaks || r.sleeps {
+		return 5 * time.Second
 	}
-	alike := 4*theirs.least*r.alone.turns >= r.alone.least*turns
-	if least*theirs.least < turns && !alike && !r.breaks && !r.unnotified {
-		t.Errorf("theirs: a worker got %d of %d turns; without dibs the worst gets %d of %d", theirs.least, turns, r.alone.least, r.alone.turns)
-	}
-}
-
-// checkWaits checks that each side's longest wait is at most three times as long as the other's, or
-// as theirs without dibs.
-func (r *row) checkWaits(t *testing.T, mine, theirs result) {
-	t.Helper()
-	if r.sleeps || r.unnotified {
-		return
-	}
-	const most = 3
-	if mine.longest > most*theirs.longest {
-		t.Errorf("dibs waited for %v, theirs for %v", mine.longest, theirs.longest)
-	}
-	if theirs.longest > most*max(mine.longest, r.alone.longest) {
-		t.Errorf("theirs waited for %v, dibs for %v; without dibs, theirs for %v", theirs.longest, mine.longest, r.alone.longest)
-	}
+	return patience
 }
 
 // The cells contain dibs' figures, a comma, and theirs.
@@ -195,7 +167,7 @@ func join(results []result, format func(result) string) string {
 // waitUntilExpired waits for a lock's expiry after the library failed to release it.
 func (r *row) waitUntilExpired(t *testing.T, name string, ttl time.Duration) {
 	t.Helper()
-	for deadline := time.Now().Add(ttl + slack); r.value(t, name) != nil; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(ttl + patience); r.value(t, name) != nil; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the lock key still holds %v after the TTL", r.value(t, name))
 		}

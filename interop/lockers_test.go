@@ -68,14 +68,14 @@ func goPeers(rdb *redis.Client) map[string]locker {
 }
 
 func dial(t *testing.T, server *redistest.Server) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 50})
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 50, ReadTimeout: patience})
 	t.Cleanup(func() { rdb.Close() })
 	return rdb
 }
 
 // newDibs returns a dibs client with a prefix for its lock keys.
 func newDibs(t *testing.T, rdb *redis.Client, prefix string, store ...redisstore.Option) *dibs.Client {
-	locks := dibs.New(goredisstore.New(rdb, append(store, redisstore.Prefix(prefix))...), dibs.Timeout(5*time.Second)) // for a busy machine
+	locks := dibs.New(goredisstore.New(rdb, append(store, redisstore.Prefix(prefix))...), dibs.Timeout(patience))
 	t.Cleanup(func() {
 		if err := locks.Close(); err != nil {
 			t.Errorf("close: %v", err)

@@ -13,16 +13,19 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs"
-	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/internal/test/redistest"
 	"github.com/dibslock/dibs/redisstore"
 	"github.com/redis/go-redis/v9"
 )
 
 const (
-	longTTL = time.Minute
+	// longTTL is longer than patience: who acquires a lock with it has not waited for its expiry.
+	longTTL = time.Hour
 	// shortTTL is for locks that should expire. python-redis-lock counts in whole seconds.
-	shortTTL = time.Second
+	shortTTL = 3 * time.Second
+	// renewedTTL is for leases whose renewal should detect a loss. A busy machine should renew them
+	// before they expire.
+	renewedTTL = 15 * time.Second
 )
 
 // A row in the matrix is a library beside dibs on a single server.
@@ -38,8 +41,6 @@ type row struct {
 	prefix string
 	server *redistest.Server
 	rdb    *redis.Client
-
-	alone result // its workers' result without dibs
 
 	mu    sync.Mutex
 	cells map[string][]string // by the column's title
@@ -186,16 +187,16 @@ func (r *row) testColumn(t *testing.T, c column, name string) {
 }
 
 // wantFree checks that nobody holds the lock. A dibs waiter that gave up may have been granted the
-// lock at that moment; its cancel runs in the background. A leaked lease lasts for the hand-off
-// TTL, which is longer.
+// lock at that moment; its cancel runs in the background. A leaked lease never ends: its key loses
+// its TTL.
 func (r *row) wantFree(t *testing.T, name string) {
 	t.Helper()
-	const limit = driver.WaiterTTL / 5
-	for end := time.Now().Add(limit); r.value(t, name) != nil; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); r.value(t, name) != nil; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Errorf("the lock key still holds %v after %v", r.value(t, name), limit)
+			t.Errorf("the lock key still holds %v after %v", r.value(t, name), patience)
 			return
 		}
+		r.server.MustCmd(t, "PERSIST", r.key(name))
 	}
 }
 

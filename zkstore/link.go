@@ -22,6 +22,8 @@ type link struct {
 	dial  zk.Dialer
 
 	loggedIn chan struct{} // closed when the session was logged in, or refused
+	shut     sync.Once
+	closed   chan struct{} // closed when the library's work ended
 
 	mu        sync.Mutex
 	ready     bool                           // a server serves the session
@@ -49,7 +51,7 @@ const handshakeLimit = 3 * time.Second
 
 // newLink begins a session with a timeout. It does not wait for a server.
 func (c config) newLink(servers []string, clock *bootclock.Clock, timeout time.Duration, connected func(dialed, at time.Duration)) (*link, error) {
-	l := &link{clock: clock, dial: c.dial, changed: make(chan struct{}), watches: make(map[watchKey]chan struct{}), loggedIn: make(chan struct{}), connected: connected}
+	l := &link{clock: clock, dial: c.dial, changed: make(chan struct{}), watches: make(map[watchKey]chan struct{}), loggedIn: make(chan struct{}), closed: make(chan struct{}), connected: connected}
 	if l.dial == nil {
 		l.dial = net.DialTimeout
 	}
@@ -271,7 +273,18 @@ var errNoServer = errors.New("no ZooKeeper server answers")
 // close ends the session, and its entries.
 func (l *link) close() {
 	l.end()
-	l.zk.Close()
+	l.endLibrary()
+	<-l.closed
+}
+
+// endLibrary ends the library's work. It does not wait.
+func (l *link) endLibrary() {
+	l.shut.Do(func() {
+		go func() {
+			defer close(l.closed)
+			l.zk.Close()
+		}()
+	})
 }
 
 // disconnect ends the connection, but not the session: its entries last until its timeout.
@@ -300,7 +313,7 @@ func (l *link) drop() {
 	if w != nil {
 		_ = w.Close()
 	}
-	go l.zk.Close()
+	l.endLibrary()
 }
 
 // reconnect closes a connection on which nothing arrived since a time. The library then connects with
@@ -317,14 +330,14 @@ func (l *link) reconnect(since time.Duration) {
 // call sends a request, and waits for its answer until ctx ends. The library has no contexts: the
 // request may still be sent later. A server that does not answer is replaced.
 func call[R any](ctx context.Context, l *link, send func(*zk.Conn) (R, error)) (R, error) {
-	reply, err, _ := callLate(ctx, l, send)
+	reply, _, err := callLate(ctx, l, send)
 	return reply, err
 }
 
 // callLate is call. If the answer is late, it also returns a channel that is closed when it came.
-func callLate[R any](ctx context.Context, l *link, send func(*zk.Conn) (R, error)) (reply R, err error, late <-chan struct{}) {
+func callLate[R any](ctx context.Context, l *link, send func(*zk.Conn) (R, error)) (reply R, late <-chan struct{}, err error) {
 	if err := l.await(ctx); err != nil {
-		return reply, err, nil
+		return reply, nil, err
 	}
 	type answer struct {
 		reply R
@@ -345,10 +358,10 @@ func callLate[R any](ctx context.Context, l *link, send func(*zk.Conn) (R, error
 		if errors.Is(a.err, zk.ErrSessionExpired) {
 			a.err = errEnded
 		}
-		return a.reply, a.err, nil
+		return a.reply, nil, a.err
 	case <-ctx.Done():
 		l.reconnect(sent)
-		return reply, context.Cause(ctx), done
+		return reply, done, context.Cause(ctx)
 	}
 }
 

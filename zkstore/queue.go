@@ -44,6 +44,17 @@ func (q queue) granted() int {
 	return len(q)
 }
 
+// blockers returns entries before a waiter. While all of them exist, the waiter does not hold the
+// name.
+func (q queue) blockers(i int) queue {
+	for j := i - 1; j >= 0; j-- {
+		if q[i].exclusive() || q[j].exclusive() {
+			return q[j : j+1]
+		}
+	}
+	return q[:min(q.granted()+1, i)]
+}
+
 // findID returns the index of a token's entry, or -1.
 func (q queue) findID(id string) int {
 	return slices.IndexFunc(q, func(e entry) bool { return e.id == id })

@@ -61,6 +61,26 @@ func TestHolders(t *testing.T) {
 }
 
 // A node's name has the same parts when it is read, in each format.
+// While its blockers exist, an entry does not become a holder, whichever others leave.
+func TestBlockers(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 20_000 {
+		q := randomQueue(random)
+		if q.granted() == len(q) {
+			continue
+		}
+		i := q.granted() + random.IntN(len(q)-q.granted())
+		own, blockers := q[i], q.blockers(i)
+		left := slices.DeleteFunc(slices.Clone(q), func(e entry) bool {
+			return e.seq != own.seq && blockers.find(e.name) < 0 && random.IntN(2) == 0
+		})
+		if at := left.find(own.name); len(blockers) == 0 || at < left.granted() {
+			t.Fatalf("%+v: %+v holds the name in %+v", q, own, left)
+		}
+	}
+}
+
 func TestNodeNames(t *testing.T) {
 	t.Parallel()
 	for format := range formats {

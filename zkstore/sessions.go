@@ -128,7 +128,8 @@ func (ss *sessions) learn(ctx context.Context) error {
 // get returns the control. It waits until a server serves it.
 func (ss *sessions) get(ctx context.Context) (*link, error) {
 	if l := ss.control.current.Load(); l != nil && !l.hasEnded() {
-		return l, l.await(ctx)
+		err := l.await(ctx)
+		return l, err
 	}
 	leave, err := ss.control.enter(ctx)
 	if err != nil {
@@ -145,7 +146,8 @@ func (ss *sessions) get(ctx context.Context) (*link, error) {
 		}
 		ss.control.current.Store(l)
 	}
-	return l, l.await(ctx)
+	err = l.await(ctx)
+	return l, err
 }
 
 func (ss *sessions) isClosed() bool {
@@ -262,7 +264,10 @@ func (ss *sessions) timeoutFor(ttl time.Duration) time.Duration {
 	for step*16 <= timeout {
 		step *= 2
 	}
-	rounded := (timeout + step - 1) / step * step
+	rounded := timeout.Truncate(step)
+	if rounded < timeout {
+		rounded += step
+	}
 	if longest > 0 && rounded > longest && timeout <= longest {
 		return longest
 	}

@@ -128,7 +128,7 @@ func (s *Store) createAll(ctx context.Context, recs []record, on *session) error
 	var err error
 	for { // an empty queue's znode can end at any moment
 		var late <-chan struct{}
-		replies, err, late = callLate(ctx, on.link, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
+		replies, late, err = callLate(ctx, on.link, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
 		if late != nil {
 			for i := range recs {
 				s.records.change(recs[i], func(now *record) { now.late = late })

@@ -134,7 +134,7 @@ func (u *URL) setPath(path string) (err error) {
 	for segment := range strings.SplitSeq(u.path, "/") {
 		switch {
 		case segment == "", segment == ".", segment == "..":
-			return errors.New("path: it contains an empty name, . or ..")
+			return errors.New("path: it contains . or .., or an empty name")
 		case !utf8.ValidString(segment), strings.ContainsFunc(segment, unicode.IsControl):
 			return errors.New("path: it contains a control character, or is not UTF-8")
 		}

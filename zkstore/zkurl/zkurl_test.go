@@ -80,7 +80,7 @@ func TestMalformedURLShowsNoPassword(t *testing.T) {
 		"zk://ann:s3cret@host/%ff":                    "UTF-8",
 		"zk://ann:s3cret@host//a":                     "empty name",
 		"zk://ann:s3cret@host/a//b":                   "empty name",
-		"zk://ann:s3cret@host/a/..":                   "empty name, . or ..",
+		"zk://ann:s3cret@host/a/..":                   "contains . or .., or an empty name",
 		"zk://ann:s3cret@host?connect_timeout=s3cret": "connect_timeout: want a duration",
 		"zk://ann:s3cret@host?tick=-1s":               "tick: want a duration",
 		"zk://ann:s3cret@host?format=s3cret":          "format: not curator or kazoo",
