@@ -109,6 +109,16 @@ func (s *Server) End(sig syscall.Signal) {
 	s.run = nil
 }
 
+// Pid returns the process ID of the running program, or zero.
+func (s *Server) Pid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil {
+		return 0
+	}
+	return s.run.Pid()
+}
+
 // Kill ends the program without a shutdown.
 func (s *Server) Kill() { s.End(syscall.SIGKILL) }
 
