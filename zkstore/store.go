@@ -26,6 +26,7 @@ type Store struct {
 	views    *views
 	sweeper  *sweeper
 	turns    turns
+	visits   visits
 }
 
 var (
@@ -57,6 +58,7 @@ func New(servers []string, options ...Option) *Store {
 	}
 	s := &Store{config: c, invalid: c.check(servers), keys: layout{c.prefix}, clock: bootclock.New(), inboxes: newInboxes()}
 	s.turns.all = make(map[recordKey]*callers)
+	s.visits.all = make(map[string]visit)
 	s.records = &records{all: make(map[recordKey]*record)}
 	s.sessions = newSessions(slices.Clone(servers), c, s.clock)
 	s.fences = new(fences)
