@@ -340,7 +340,7 @@ func (s *Store) decide(ctx context.Context, r driver.AcquireRequest, rec record,
 		return driver.AcquireReply{}, err
 	}
 	reply.Ticket = rec.ticket
-	s.watchGrant(r, rec, q[i-1])
+	s.watchGrant(r, rec, q, i)
 	return reply, nil
 }
 

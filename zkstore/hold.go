@@ -103,8 +103,10 @@ func (s *Store) moveTo(ctx context.Context, rec *record, to *session, change fun
 		}
 	}
 	moved := entry{n, s.config.format.nameOf(n)}
+	old := s.keys.entry(rec.name, rec.entry.name)
 	ops := append([]any{
-		&zk.DeleteRequest{Path: s.keys.entry(rec.name, rec.entry.name), Version: -1},
+		&zk.SetDataRequest{Path: old, Data: v.bytes(), Version: -1}, // tells waiters that it does not leave: see departure
+		&zk.DeleteRequest{Path: old, Version: -1},
 		&zk.CreateRequest{Path: s.keys.entry(rec.name, moved.name), Data: v.bytes(), Acl: s.config.acl, Flags: flags},
 	}, more...)
 	_, err = l.multi(ctx, ops...)

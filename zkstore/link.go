@@ -25,19 +25,20 @@ type link struct {
 	shut     sync.Once
 	closed   chan struct{} // closed when the library's work ended
 
-	mu        sync.Mutex
-	ready     bool                           // a server serves the session
-	ended     bool                           // the session, or the link
-	changed   chan struct{}                  // closed when ready or ended change
-	refused   error                          // no server accepts the login
-	id        int64                          // of the session; zero: not yet known
-	lost      time.Duration                  // since when no server serves the session, if it is not ready
-	timeout   time.Duration                  // of the session; zero: not yet known
-	dialed    time.Duration                  // when the last connection began
-	heard     time.Duration                  // when bytes last arrived
-	wire      *wire                          // the last connection
-	watches   map[watchKey]chan struct{}     // closed after an event
-	connected func(dialed, at time.Duration) // is called for each connection
+	mu         sync.Mutex
+	ready      bool                           // a server serves the session
+	ended      bool                           // the session, or the link
+	changed    chan struct{}                  // closed when ready or ended change
+	refused    error                          // no server accepts the login
+	id         int64                          // of the session; zero: not yet known
+	lost       time.Duration                  // since when no server serves the session, if it is not ready
+	timeout    time.Duration                  // of the session; zero: not yet known
+	dialed     time.Duration                  // when the last connection began
+	heard      time.Duration                  // when bytes last arrived
+	wire       *wire                          // the last connection
+	watches    map[watchKey]chan struct{}     // closed after an event
+	departures map[string][]*departure        // by path
+	connected  func(dialed, at time.Duration) // is called for each connection
 }
 
 // A watchKey is a watch that a server keeps for the session.
@@ -51,7 +52,7 @@ const handshakeLimit = 3 * time.Second
 
 // newLink begins a session with a timeout. It does not wait for a server.
 func (c config) newLink(servers []string, clock *bootclock.Clock, timeout time.Duration, connected func(dialed, at time.Duration)) (*link, error) {
-	l := &link{clock: clock, dial: c.dial, changed: make(chan struct{}), watches: make(map[watchKey]chan struct{}), loggedIn: make(chan struct{}), closed: make(chan struct{}), connected: connected}
+	l := &link{clock: clock, dial: c.dial, changed: make(chan struct{}), watches: make(map[watchKey]chan struct{}), departures: make(map[string][]*departure), loggedIn: make(chan struct{}), closed: make(chan struct{}), connected: connected}
 	if l.dial == nil {
 		l.dial = net.DialTimeout
 	}
@@ -175,6 +176,7 @@ func (l *link) event(e zk.Event) {
 	if ready {
 		l.fireChildren()
 	}
+	l.departAll()
 	l.mu.Unlock()
 	switch {
 	case ended:
@@ -199,6 +201,12 @@ func (l *link) fireChildren() {
 func (l *link) fire(e zk.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	switch {
+	case e.Type == zk.EventNodeDeleted && l.wire != nil:
+		l.depart(e.Path, max(l.wire.events.zxid, 0))
+	case e.Type != zk.EventNodeChildrenChanged:
+		l.depart(e.Path, 0)
+	}
 	for _, key := range []watchKey{{e.Path, false}, {e.Path, true}} {
 		if key.children != (e.Type == zk.EventNodeChildrenChanged) && e.Type != zk.EventNodeDeleted && e.Type != zk.EventNotWatching {
 			continue
@@ -298,6 +306,7 @@ func (l *link) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.setEnded()
+	l.departAll()
 	for key, fired := range l.watches {
 		close(fired)
 		delete(l.watches, key)

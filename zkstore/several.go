@@ -274,7 +274,7 @@ func (s *Store) waitForAll(ctx context.Context, r driver.AcquireRequest, recs []
 			}
 			reply.Position = max(reply.Position, other.Position)
 		}
-		s.watchGrant(r, recs[i], queues[i][place(i)-1])
+		s.watchGrant(r, recs[i], queues[i], place(i))
 	}
 	return reply, nil
 }

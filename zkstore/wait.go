@@ -6,12 +6,12 @@ import (
 	"github.com/dibslock/dibs/driver"
 )
 
-// watchGrant lets a waiter's client be notified of its grant. before is the entry before its own.
+// watchGrant lets a waiter's client be notified of its grant. Its entry has an index in the queue.
 //
 // An exclusive request holds the name when all entries before its own have left. So it watches the
 // last of them, and a release wakes one waiter. A shared request can hold the name earlier, so it
 // needs a watch of the queue, which this process needs only once.
-func (s *Store) watchGrant(r driver.AcquireRequest, rec record, before entry) {
+func (s *Store) watchGrant(r driver.AcquireRequest, rec record, q queue, index int) {
 	in := s.inboxes.get(r.Client)
 	if in == nil || rec.session == nil {
 		return
@@ -28,7 +28,7 @@ func (s *Store) watchGrant(r driver.AcquireRequest, rec record, before entry) {
 	}
 	in.run(func() {
 		defer s.endWait(rec)
-		s.awaitTurn(ctx, in, rec, before)
+		s.awaitTurn(ctx, in, rec, turnAt(q, index))
 	})
 }
 
@@ -50,15 +50,24 @@ func (s *Store) endWait(rec record) {
 }
 
 // awaitTurn waits until no entry is before a waiter's entry.
-func (s *Store) awaitTurn(ctx context.Context, in *inbox, rec record, before entry) {
+func (s *Store) awaitTurn(ctx context.Context, in *inbox, rec record, t turn) {
 	l := rec.session.link
 	retry := func() { in.send(driver.Event{Kind: driver.EventRetry, Token: rec.token}) }
 	pause := firstPause
+	watches := make(departures)
+	defer watches.forgo(l)
 	for ctx.Err() == nil {
-		err := s.awaitLeave(ctx, l, rec.name, before)
-		var t turn
+		left, err := s.awaitLeave(ctx, l, rec, t, watches)
+		if err == nil && left > 0 {
+			s.granted(in, rec, s.fences.at(left, 0), rec.severalNames)
+			return
+		}
+		before := t.before
+		var now turn
 		if err == nil {
-			t, err = s.place(ctx, l, rec)
+			if now, err = s.place(ctx, l, rec); err == nil {
+				t = now
+			}
 		}
 		switch {
 		case l.hasEnded():
@@ -77,34 +86,80 @@ func (s *Store) awaitTurn(ctx context.Context, in *inbox, rec record, before ent
 			if t.second && t.before.reserved && !before.reserved {
 				retry() // the holder released its lease, but keeps the name unavailable
 			}
-			before, pause = t.before, firstPause
+			pause = firstPause
 		}
 	}
 }
 
-// awaitLeave waits until an entry changes or leaves.
-func (s *Store) awaitLeave(ctx context.Context, l *link, name string, before entry) error {
-	short, cancel := context.WithTimeout(ctx, driver.OperationTimeout)
-	defer cancel()
-	fired, exists, err := l.gone(short, s.keys.entry(name, before.name))
-	if err != nil || !exists {
-		return err
+// awaitLeave waits until the place of a waiter's entry may have changed. If the only entry before it
+// left, it returns the zxid of this change: then the waiter is the holder, and needs no read to know
+// it. So a waiter with two entries before it watches both: when the first one leaves, it learns that
+// it is the next.
+func (s *Store) awaitLeave(ctx context.Context, l *link, rec record, t turn, watches departures) (left int64, err error) {
+	own, err := s.departs(ctx, l, rec, rec.entry, watches)
+	if own == nil || err != nil {
+		return 0, err
+	}
+	before, err := s.departs(ctx, l, rec, t.before, watches)
+	if before == nil || err != nil {
+		return 0, err
+	}
+	var earlier <-chan struct{}
+	if !t.second {
+		d, err := s.departs(ctx, l, rec, t.beforeThat, watches)
+		if d == nil || err != nil {
+			return 0, err
+		}
+		earlier = d.done
 	}
 	select {
-	case <-fired:
-		return nil
+	case <-before.done:
+		if t.second && !own.over() {
+			return before.zxid, nil
+		}
+	case <-earlier:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return 0, context.Cause(ctx)
 	}
+	return 0, nil
+}
+
+// departs returns a watch of an entry beside a waiter's, or nil if the entry does not exist.
+func (s *Store) departs(ctx context.Context, l *link, rec record, e entry, watches departures) (*departure, error) {
+	path := s.keys.entry(rec.name, e.name)
+	if d := watches[path]; d != nil && !d.over() {
+		return d, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, driver.OperationTimeout)
+	defer cancel()
+	d, exists, err := l.departs(ctx, path)
+	if err != nil || !exists {
+		return nil, err
+	}
+	watches[path] = d
+	return d, nil
 }
 
 // A turn is a waiter's place in the queue.
 type turn struct {
-	pzxid   int64 // the queue's last change
-	missing bool  // its entry ended
-	first   bool  // no entry is before it
-	second  bool  // a single entry is before it
-	before  entry // the last entry before it
+	pzxid      int64 // the queue's last change
+	missing    bool  // its entry ended
+	first      bool  // no entry is before it
+	second     bool  // a single entry is before it
+	before     entry // the last entry before it
+	beforeThat entry // the last but one
+}
+
+// turnAt returns the place of the entry with an index, or of none with -1.
+func turnAt(q queue, i int) turn {
+	t := turn{missing: i < 0, first: i == 0, second: i == 1}
+	if i > 0 {
+		t.before = q[i-1]
+	}
+	if i > 1 {
+		t.beforeThat = q[i-2]
+	}
+	return t
 }
 
 // place reads a waiter's place.
@@ -115,11 +170,8 @@ func (s *Store) place(ctx context.Context, l *link, rec record) (turn, error) {
 	if err != nil {
 		return turn{}, err
 	}
-	i := q.place(rec.entry)
-	t := turn{pzxid: pzxid, missing: i < 0, first: i == 0, second: i == 1}
-	if i > 0 {
-		t.before = q[i-1]
-	}
+	t := turnAt(q, q.place(rec.entry))
+	t.pzxid = pzxid
 	return t, nil
 }
 

@@ -16,6 +16,7 @@ type wire struct {
 	timeout   func(id int64, d time.Duration) error // is called with the session's ID and timeout
 	heard     func()                                // is called when bytes arrive
 	answered  atomic.Bool                           // the first answer came
+	events    eventReader                           // for the reading goroutine
 }
 
 // firstBytes are those of the length, the protocol's version and the timeout, as 32-bit numbers, and
@@ -26,6 +27,7 @@ func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	if n > 0 {
 		w.heard()
+		w.events.read(b[:n])
 	}
 	if !w.answered.Load() {
 		w.first = append(w.first, b[:n]...)
