@@ -335,12 +335,12 @@ func (s *Store) decide(ctx context.Context, r driver.AcquireRequest, rec record,
 	if err := s.wait(ctx, r, &rec, sent); err != nil {
 		return driver.AcquireReply{}, err
 	}
+	s.watchGrant(r, rec, q, i) // early: the holder may leave soon
 	reply, err := s.busy(ctx, l, r.Name, q, i, pzxid)
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
 	reply.Ticket = rec.ticket
-	s.watchGrant(r, rec, q, i)
 	return reply, nil
 }
 

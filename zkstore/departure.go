@@ -36,14 +36,14 @@ func (d *departure) over() bool {
 	}
 }
 
-// departs watches an entry. If the entry does not exist, it returns false. The caller calls forgo when
+// departs watches an entry. If the entry does not exist, it returns nil. The caller calls forgo when
 // it needs the watch no more.
-func (l *link) departs(ctx context.Context, path string) (*departure, bool, error) {
+func (l *link) departs(ctx context.Context, path string) (*departure, error) {
 	d := &departure{done: make(chan struct{})}
 	l.mu.Lock()
 	if l.ended {
 		l.mu.Unlock()
-		return nil, false, errEnded
+		return nil, errEnded
 	}
 	l.departures[path] = append(l.departures[path], d)
 	l.mu.Unlock()
@@ -56,9 +56,9 @@ func (l *link) departs(ctx context.Context, path string) (*departure, bool, erro
 		if errors.Is(err, zk.ErrNoNode) {
 			err = nil
 		}
-		return nil, false, err
+		return nil, err
 	}
-	return d, true, nil
+	return d, nil
 }
 
 // forgo ends a watch.

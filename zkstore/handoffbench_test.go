@@ -45,7 +45,7 @@ func handoff(b *testing.B, s *zktest.Server, endpoint string, hold time.Duration
 	for range min(waiters, 4) {
 		l := c.open(b, endpoint, prefix)
 		locks = append(locks, l)
-		pairs(b, l, 1, 10*time.Millisecond) // connections and sessions
+		pairs(b, l, 1, 10*time.Millisecond) // connections, sessions, and the znode of name-0
 	}
 	conn := dial(b, endpoint)
 	if err := createAll(conn, "/path"); err != nil {
@@ -55,7 +55,7 @@ func handoff(b *testing.B, s *zktest.Server, endpoint string, hold time.Duration
 	before := counters(b, s)
 	time.Sleep(idle)
 	proofs := counters(b, s).since(before) // of the sessions
-	l := &line{left: b.N, hold: hold, name: "name"}
+	l := &line{left: b.N, hold: hold, name: "name-0"}
 	before = counters(b, s)
 	begin := time.Now()
 	var group sync.WaitGroup

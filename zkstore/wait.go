@@ -2,6 +2,9 @@ package zkstore
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync"
 
 	"github.com/dibslock/dibs/driver"
 )
@@ -96,21 +99,17 @@ func (s *Store) awaitTurn(ctx context.Context, in *inbox, rec record, t turn) {
 // it. So a waiter with two entries before it watches both: when the first one leaves, it learns that
 // it is the next.
 func (s *Store) awaitLeave(ctx context.Context, l *link, rec record, t turn, watches departures) (left int64, err error) {
-	own, err := s.departs(ctx, l, rec, rec.entry, watches)
-	if own == nil || err != nil {
-		return 0, err
-	}
-	before, err := s.departs(ctx, l, rec, t.before, watches)
-	if before == nil || err != nil {
-		return 0, err
-	}
-	var earlier <-chan struct{}
+	watched := []entry{rec.entry, t.before}
 	if !t.second {
-		d, err := s.departs(ctx, l, rec, t.beforeThat, watches)
-		if d == nil || err != nil {
-			return 0, err
-		}
-		earlier = d.done
+		watched = append(watched, t.beforeThat)
+	}
+	ds, err := s.departs(ctx, l, rec.name, watched, watches)
+	if ds == nil || err != nil {
+		return 0, err
+	}
+	own, before, earlier := ds[0], ds[1], (<-chan struct{})(nil)
+	if !t.second {
+		earlier = ds[2].done
 	}
 	select {
 	case <-before.done:
@@ -124,20 +123,31 @@ func (s *Store) awaitLeave(ctx context.Context, l *link, rec record, t turn, wat
 	return 0, nil
 }
 
-// departs returns a watch of an entry beside a waiter's, or nil if the entry does not exist.
-func (s *Store) departs(ctx context.Context, l *link, rec record, e entry, watches departures) (*departure, error) {
-	path := s.keys.entry(rec.name, e.name)
-	if d := watches[path]; d != nil && !d.over() {
-		return d, nil
-	}
+// departs returns the watches of entries of a name, in one round trip. It returns nil if one does not
+// exist.
+func (s *Store) departs(ctx context.Context, l *link, name string, entries []entry, watches departures) ([]*departure, error) {
 	ctx, cancel := context.WithTimeout(ctx, driver.OperationTimeout)
 	defer cancel()
-	d, exists, err := l.departs(ctx, path)
-	if err != nil || !exists {
+	all, errs := make([]*departure, len(entries)), make([]error, len(entries))
+	var group sync.WaitGroup
+	for i, e := range entries {
+		path := s.keys.entry(name, e.name)
+		if d := watches[path]; d != nil && !d.over() {
+			all[i] = d
+			continue
+		}
+		group.Go(func() { all[i], errs[i] = l.departs(ctx, path) })
+	}
+	group.Wait()
+	for i, e := range entries {
+		if all[i] != nil {
+			watches[s.keys.entry(name, e.name)] = all[i]
+		}
+	}
+	if err := errors.Join(errs...); err != nil || slices.Contains(all, nil) {
 		return nil, err
 	}
-	watches[path] = d
-	return d, nil
+	return all, nil
 }
 
 // A turn is a waiter's place in the queue.
