@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/dibslock/dibs/driver/inbox"
 )
 
 // A record is this process's knowledge about an entry. Other processes can delete or change the entry,
@@ -38,7 +40,7 @@ type record struct {
 
 // A wait notifies a client of a grant.
 type wait struct {
-	in   *inbox
+	in   *inbox.Inbox
 	stop func()
 }
 

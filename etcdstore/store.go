@@ -8,6 +8,8 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/driver/bootclock"
+	"github.com/dibslock/dibs/driver/inbox"
+	"github.com/dibslock/dibs/driver/turns"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -21,10 +23,10 @@ type Store struct {
 	fences   *fences
 	sessions *sessions
 	records  *records
-	inboxes  *inboxes
+	inboxes  inbox.Inboxes
 	views    *views
 	sweeper  *sweeper
-	turns    turns
+	turns    turns.Turns
 }
 
 var (
@@ -53,13 +55,12 @@ func Prefix(prefix string) Option {
 // New returns a Store on an etcd client, which stays the caller's. New does no I/O. If the client is
 // nil, each store call returns driver.ErrInvalid.
 func New(cli *clientv3.Client, options ...Option) *Store {
-	s := &Store{cli: cli, keys: layout{"lock/"}, clock: bootclock.New(), fences: new(fences), inboxes: newInboxes()}
+	s := &Store{cli: cli, keys: layout{"lock/"}, clock: bootclock.New(), fences: new(fences)}
 	for _, o := range options {
 		if o.apply != nil {
 			o.apply(s)
 		}
 	}
-	s.turns.all = make(map[recordKey]*callers)
 	s.records = &records{all: make(map[recordKey]*record), ids: newIDs()}
 	s.sessions = &sessions{leaser: &leaser{cli, s.clock, s.fences, s.keys.base()}, all: make(map[sessionKey]*sharedSession)}
 	s.views = newViews(s)
@@ -109,11 +110,12 @@ func (s *Store) begin(ctx context.Context, op, name string, until time.Time) (co
 	return hiddenDeadline{ctx}, cancel, nil
 }
 
-// beforehand returns the error of an operation whose own request was not sent.
+// beforehand returns the error of an operation whose own request was not sent, because no member
+// answered to an earlier one.
 func beforehand(err error) error {
 	var e *driver.UnavailableError
 	if errors.As(err, &e) && !e.Refused {
-		e.Unsent = true
+		e.Unsent, e.Unreached = true, true
 	}
 	return err
 }
@@ -150,7 +152,7 @@ func (s *Store) beginTurn(ctx context.Context, op, name, token string, until tim
 	if err != nil {
 		return nil, nil, err
 	}
-	end, err := s.turns.begin(ctx, name, token)
+	end, err := s.turns.Begin(ctx, name, token)
 	if err != nil {
 		cancel()
 		return nil, nil, &driver.UnavailableError{Op: op, Name: name, Cause: err, Unsent: true}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/inbox"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -12,7 +13,7 @@ import (
 // An interest is an entry whose client waits for a change of the queue: for the entry's grant or, if
 // wanted, for a waiter behind the holder.
 type interest struct {
-	in     *inbox
+	in     *inbox.Inbox
 	rec    record
 	wanted bool
 }
@@ -44,7 +45,7 @@ func (vs *views) add(i *interest) (remove func()) {
 	vs.mu.Lock()
 	v := vs.all[name]
 	if v == nil {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(i.in.ctx)) // with its metadata: the same connection
+		ctx, cancel := context.WithCancel(context.WithoutCancel(i.in.Context)) // with its metadata: the same connection
 		v = &view{name: name, interests: make(map[*interest]bool), end: cancel}
 		vs.all[name] = v
 		go vs.run(ctx, v)
@@ -76,7 +77,7 @@ func (vs *views) remove(name string, i *interest) {
 }
 
 // removeInbox removes the interests of a client.
-func (vs *views) removeInbox(in *inbox) {
+func (vs *views) removeInbox(in *inbox.Inbox) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	for _, v := range vs.all {
@@ -206,7 +207,7 @@ func (vs *views) retryFirst(v *view) (send []func()) {
 	}
 	for i := range v.interests {
 		if i.rec.key == v.queue[first].key && !i.wanted {
-			send = append(send, func() { i.in.send(driver.Event{Kind: driver.EventRetry, Token: i.rec.token}) })
+			send = append(send, func() { i.in.Send(driver.Event{Kind: driver.EventRetry, Token: i.rec.token}) })
 		}
 	}
 	return send
@@ -223,9 +224,9 @@ func (vs *views) check(v *view, i *interest) (send []func()) {
 	case missing:
 		vs.s.endWait(i.rec)
 		vs.s.fences.doubt()
-		send = append(send, func() { i.in.send(driver.Event{Kind: driver.EventRetry, Token: i.rec.token}) })
+		send = append(send, func() { i.in.Send(driver.Event{Kind: driver.EventRetry, Token: i.rec.token}) })
 	case i.wanted && len(v.queue.waiters()) > 0:
-		send = append(send, func() { i.in.send(driver.Event{Kind: driver.EventWanted, Token: i.rec.token}) })
+		send = append(send, func() { i.in.Send(driver.Event{Kind: driver.EventWanted, Token: i.rec.token}) })
 	case !i.wanted && at < v.queue.granted():
 		fence := vs.s.fences.seen(v.revision, at)
 		send = append(send, func() { vs.s.granted(i.in, i.rec, fence, false) })

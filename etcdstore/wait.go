@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/inbox"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -14,11 +15,11 @@ import (
 // last of them, and a release wakes one waiter. A shared request can hold the name earlier, so it
 // needs a watch of the queue, which this process needs only once.
 func (s *Store) watchGrant(r driver.AcquireRequest, rec record, before entry) {
-	in := s.inboxes.get(r.Client)
+	in := s.inboxes.Get(r.Client)
 	if in == nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(in.ctx)
+	ctx, cancel := context.WithCancel(in.Context)
 	rec.wait = &wait{in, cancel}
 	if !s.beginWait(rec) {
 		cancel()
@@ -28,7 +29,7 @@ func (s *Store) watchGrant(r driver.AcquireRequest, rec record, before entry) {
 		context.AfterFunc(ctx, s.views.add(&interest{in: in, rec: rec}))
 		return
 	}
-	in.run(func() {
+	in.Run(func() {
 		defer s.endWait(rec)
 		s.awaitTurn(ctx, in, rec, before)
 	})
@@ -52,7 +53,7 @@ func (s *Store) endWait(rec record) {
 }
 
 // awaitTurn waits until no entry is before a waiter's entry.
-func (s *Store) awaitTurn(ctx context.Context, in *inbox, rec record, before entry) {
+func (s *Store) awaitTurn(ctx context.Context, in *inbox.Inbox, rec record, before entry) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
 		turn, err := s.awaitLeave(ctx, in, rec, before)
 		switch {
@@ -66,7 +67,7 @@ func (s *Store) awaitTurn(ctx context.Context, in *inbox, rec record, before ent
 		case err != nil:
 		case turn.missing:
 			s.fences.doubt()
-			in.send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
+			in.Send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
 			return
 		case turn.first:
 			s.granted(in, rec, s.fences.seen(turn.revision, 0), rec.value.Several)
@@ -139,7 +140,7 @@ func (s *Store) placeAmong(ctx context.Context, rec record, limit int64) (turn, 
 // awaitLeave waits until the entry before a waiter's entry leaves. If it was the only one, its
 // removal is the grant. To know this in time, the waiter also watches the entry before that: when it
 // leaves, the waiter reads its place again.
-func (s *Store) awaitLeave(ctx context.Context, in *inbox, rec record, before entry) (turn, error) {
+func (s *Store) awaitLeave(ctx context.Context, in *inbox.Inbox, rec record, before entry) (turn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Without a start revision, the watch begins at once. The entry may have left before.
@@ -180,13 +181,13 @@ func (s *Store) awaitLeave(ctx context.Context, in *inbox, rec record, before en
 }
 
 // leaves returns the revision at which the entry before a waiter's entry left, or zero.
-func (s *Store) leaves(in *inbox, rec record, now turn, events []*clientv3.Event) int64 {
+func (s *Store) leaves(in *inbox.Inbox, rec record, now turn, events []*clientv3.Event) int64 {
 	for _, e := range events {
 		switch {
 		case e.Type == mvccpb.Event_DELETE:
 			return e.Kv.ModRevision
 		case now.only() && isReserved(now.before, e.Kv):
-			in.send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
+			in.Send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
 		}
 	}
 	return 0
@@ -200,7 +201,7 @@ func isReserved(before entry, kv *mvccpb.KeyValue) bool {
 
 // granted notifies a client that its waiter holds the name. The client of a multi-lock is notified to
 // retry instead. So is a client whose session may have ended.
-func (s *Store) granted(in *inbox, rec record, fence uint64, retry bool) {
+func (s *Store) granted(in *inbox.Inbox, rec record, fence uint64, retry bool) {
 	at := s.clock.Check()
 	waits, certain := false, false
 	s.records.update(rec, func(now *record) {
@@ -217,8 +218,8 @@ func (s *Store) granted(in *inbox, rec record, fence uint64, retry bool) {
 	switch {
 	case !waits:
 	case certain:
-		in.send(driver.Event{Kind: driver.EventGranted, Token: rec.token, Fence: fence, Ticket: uint64(rec.created)})
+		in.Send(driver.Event{Kind: driver.EventGranted, Token: rec.token, Fence: fence, Ticket: uint64(rec.created)})
 	default:
-		in.send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
+		in.Send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
 	}
 }

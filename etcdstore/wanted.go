@@ -28,7 +28,7 @@ func (s *Store) NotifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 	if len(q.waiters()) > 0 {
 		return true, nil
 	}
-	if in := s.inboxes.get(r.Client); in != nil {
+	if in := s.inboxes.Get(r.Client); in != nil {
 		rec := record{name: r.Name, token: r.Token, key: q[i].key, created: q[i].created}
 		s.views.add(&interest{in: in, rec: rec, wanted: true})
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/inbox"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -24,13 +25,13 @@ func (s *Store) Watch(ctx context.Context, client string, _ func() bool, on func
 	}
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	in := &inbox{ctx: ctx, on: on}
-	s.inboxes.add(client, in)
+	in := inbox.New(ctx, on)
+	s.inboxes.Add(client, in)
 	defer func() {
-		s.inboxes.remove(client, in)
+		s.inboxes.Remove(client, in)
 		cancel()
 		s.views.removeInbox(in)
-		in.close()
+		in.Close()
 	}()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		begin := time.Now()
@@ -42,7 +43,7 @@ func (s *Store) Watch(ctx context.Context, client string, _ func() bool, on func
 			pause = firstPause
 		}
 		if !isNewLogin(err) || pause == longestPause {
-			in.send(driver.Event{Kind: driver.EventDisconnected, Err: unavailable("watch", "", err)})
+			in.Send(driver.Event{Kind: driver.EventDisconnected, Err: unavailable("watch", "", err)})
 		}
 		sleep(ctx, pause)
 	}
@@ -70,7 +71,7 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 // watchLetters delivers revocations until the watch fails.
-func (s *Store) watchLetters(ctx context.Context, client string, in *inbox) error {
+func (s *Store) watchLetters(ctx context.Context, client string, in *inbox.Inbox) error {
 	if err := s.loadBase(ctx); err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (s *Store) watchLetters(ctx context.Context, client string, in *inbox) erro
 			return err
 		}
 		if reply.Created {
-			in.send(driver.Event{Kind: driver.EventConnected})
+			in.Send(driver.Event{Kind: driver.EventConnected})
 		}
 		for _, e := range reply.Events {
 			s.deliver(in, e.Kv)
@@ -99,7 +100,7 @@ func (s *Store) loadBase(ctx context.Context) error {
 }
 
 // deliver delivers a letter.
-func (s *Store) deliver(in *inbox, kv *mvccpb.KeyValue) {
+func (s *Store) deliver(in *inbox.Inbox, kv *mvccpb.KeyValue) {
 	var l letter
 	if json.Unmarshal(kv.Value, &l) != nil || l.Token == "" {
 		return // another program wrote it
@@ -107,5 +108,5 @@ func (s *Store) deliver(in *inbox, kv *mvccpb.KeyValue) {
 	if l.Fence == 0 {
 		l.Fence = s.fences.own(kv.ModRevision)
 	}
-	in.send(driver.Event{Kind: driver.EventRevoked, Token: l.Token, Fence: l.Fence, Reason: l.Reason})
+	in.Send(driver.Event{Kind: driver.EventRevoked, Token: l.Token, Fence: l.Fence, Reason: l.Reason})
 }

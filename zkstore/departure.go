@@ -45,7 +45,7 @@ func (l *link) departs(ctx context.Context, path string) (*departure, error) {
 		l.mu.Unlock()
 		return nil, errEnded
 	}
-	l.departures[path] = append(l.departures[path], d)
+	l.departures[path], l.watched = append(l.departures[path], d), true
 	l.mu.Unlock()
 	err := errOf(call(ctx, l, func(c *zk.Conn) (any, error) {
 		_, _, _, err := c.GetW(path)

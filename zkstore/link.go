@@ -26,16 +26,18 @@ type link struct {
 	closed   chan struct{} // closed when the library's work ended
 
 	mu         sync.Mutex
-	ready      bool                           // a server serves the session
-	ended      bool                           // the session, or the link
-	changed    chan struct{}                  // closed when ready or ended change
-	refused    error                          // no server accepts the login
-	id         int64                          // of the session; zero: not yet known
-	lost       time.Duration                  // since when no server serves the session, if it is not ready
-	timeout    time.Duration                  // of the session; zero: not yet known
-	dialed     time.Duration                  // when the last connection began
-	heard      time.Duration                  // when bytes last arrived
-	wire       *wire                          // the last connection
+	ready      bool          // a server serves the session
+	ended      bool          // the session, or the link
+	changed    chan struct{} // closed when ready or ended change
+	refused    error         // no server accepts the login
+	id         int64         // of the session; zero: not yet known
+	lost       time.Duration // since when no server serves the session, if it is not ready
+	timeout    time.Duration // of the session; zero: not yet known
+	dialed     time.Duration // when the last connection began
+	heard      time.Duration // when bytes last arrived
+	wire       *wire         // the last connection
+	watched    bool          // it had a watch
+	logsIn     bool
 	watches    map[watchKey]chan struct{}     // closed after an event
 	departures map[string][]*departure        // by path
 	connected  func(dialed, at time.Duration) // is called for each connection
@@ -53,6 +55,7 @@ const handshakeLimit = 3 * time.Second
 // newLink begins a session with a timeout. It does not wait for a server.
 func (c config) newLink(servers []string, clock *bootclock.Clock, timeout time.Duration, connected func(dialed, at time.Duration)) (*link, error) {
 	l := &link{clock: clock, dial: c.dial, changed: make(chan struct{}), watches: make(map[watchKey]chan struct{}), departures: make(map[string][]*departure), loggedIn: make(chan struct{}), closed: make(chan struct{}), connected: connected}
+	l.logsIn = len(c.auth) > 0
 	if l.dial == nil {
 		l.dial = net.DialTimeout
 	}
@@ -112,6 +115,7 @@ func (l *link) open(network, address string, limit time.Duration) (net.Conn, err
 	}
 	w := &wire{Conn: conn, handshake: time.Now().Add(handshakeLimit), heard: l.hear}
 	w.timeout = l.accept
+	w.restored, w.restore = l.restoration()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
@@ -120,6 +124,20 @@ func (l *link) open(network, address string, limit time.Duration) (net.Conn, err
 	}
 	l.dialed, l.wire = at, w
 	return w, nil
+}
+
+// restoration returns a channel that is closed when the library restored its watches, and a function
+// that closes it. A link without watches has none to restore. The library logs in first, which needs
+// answers, so a link with a login does not wait.
+func (l *link) restoration() (restored <-chan struct{}, restore func()) {
+	done := make(chan struct{})
+	restore = sync.OnceFunc(func() { close(done) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.id == 0 || !l.watched || l.logsIn {
+		restore()
+	}
+	return done, restore
 }
 
 // accept records a server's first answer. A session with another ID or timeout is another session, as
@@ -442,7 +460,7 @@ func (l *link) watch(key watchKey) (fired chan struct{}, arm bool) {
 		close(fired)
 		return fired, true
 	}
-	l.watches[key] = fired
+	l.watches[key], l.watched = fired, true
 	return fired, true
 }
 

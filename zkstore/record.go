@@ -3,6 +3,8 @@ package zkstore
 import (
 	"sync"
 	"time"
+
+	"github.com/dibslock/dibs/driver/inbox"
 )
 
 // A record is this process's knowledge about an entry. Other processes can delete or move the entry,
@@ -44,7 +46,7 @@ type record struct {
 
 // A wait notifies a client of a grant.
 type wait struct {
-	in   *inbox
+	in   *inbox.Inbox
 	stop func()
 }
 

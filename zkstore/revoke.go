@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/inbox"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -128,7 +129,7 @@ func (s *Store) isRevoked(r driver.RevokeRequest, d detail) bool {
 
 // readLetters delivers the letters to a client, and deletes them. It returns a channel that is closed
 // when there may be others.
-func (s *Store) readLetters(ctx context.Context, l *link, client string, in *inbox) (<-chan struct{}, error) {
+func (s *Store) readLetters(ctx context.Context, l *link, client string, in *inbox.Inbox) (<-chan struct{}, error) {
 	names, _, fired, err := l.children(ctx, s.keys.letters(), true)
 	if errors.Is(err, zk.ErrNoNode) {
 		if err = l.makePath(ctx, s.keys.letters(), s.config.acl, false); err == nil {
@@ -152,7 +153,7 @@ func (s *Store) readLetters(ctx context.Context, l *link, client string, in *inb
 		}
 		var text letter
 		if json.Unmarshal(data, &text) == nil && text.Token != "" {
-			in.send(driver.Event{Kind: driver.EventRevoked, Token: text.Token, Fence: text.Fence, Reason: text.Reason})
+			in.Send(driver.Event{Kind: driver.EventRevoked, Token: text.Token, Fence: text.Fence, Reason: text.Reason})
 		}
 		if _, err := l.remove(ctx, path, -1); err != nil {
 			return nil, err

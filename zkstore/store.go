@@ -9,6 +9,8 @@ import (
 
 	"github.com/dibslock/dibs/driver"
 	"github.com/dibslock/dibs/driver/bootclock"
+	"github.com/dibslock/dibs/driver/inbox"
+	"github.com/dibslock/dibs/driver/turns"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -22,10 +24,10 @@ type Store struct {
 	fences   *fences
 	leader   *leaderClock
 	records  *records
-	inboxes  *inboxes
+	inboxes  inbox.Inboxes
 	views    *views
 	sweeper  *sweeper
-	turns    turns
+	turns    turns.Turns
 	visits   visits
 }
 
@@ -56,8 +58,7 @@ func New(servers []string, options ...Option) *Store {
 			c.acl = zk.AuthACL(zk.PermAll)
 		}
 	}
-	s := &Store{config: c, invalid: c.check(servers), keys: layout{c.prefix}, clock: bootclock.New(), inboxes: newInboxes()}
-	s.turns.all = make(map[recordKey]*callers)
+	s := &Store{config: c, invalid: c.check(servers), keys: layout{c.prefix}, clock: bootclock.New()}
 	s.visits.all = make(map[string]visit)
 	s.records = &records{all: make(map[recordKey]*record)}
 	s.sessions = newSessions(slices.Clone(servers), c, s.clock)
@@ -157,7 +158,7 @@ func (s *Store) beginTurn(ctx context.Context, op, name, token string, until tim
 	if err != nil {
 		return nil, nil, err
 	}
-	end, err := s.turns.begin(ctx, name, token)
+	end, err := s.turns.Begin(ctx, name, token)
 	if err != nil {
 		cancel()
 		return nil, nil, &driver.UnavailableError{Op: op, Name: name, Cause: err, Unsent: true}

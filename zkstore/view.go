@@ -6,13 +6,14 @@ import (
 	"sync"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/inbox"
 	"github.com/go-zookeeper/zk"
 )
 
 // An interest is an entry whose client waits for a change of the queue: for the entry's grant or, if
 // wanted, for a waiter behind the holder.
 type interest struct {
-	in     *inbox
+	in     *inbox.Inbox
 	rec    record
 	link   *link // the queue is read on it
 	wanted bool
@@ -77,7 +78,7 @@ func (vs *views) remove(key viewKey, i *interest) {
 }
 
 // removeInbox removes the interests of a client.
-func (vs *views) removeInbox(in *inbox) {
+func (vs *views) removeInbox(in *inbox.Inbox) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	for _, v := range vs.all {
@@ -166,11 +167,11 @@ func (vs *views) check(v *view, q queue, pzxid int64, reserved bool) {
 // checkOne returns the notifications for an interest, and removes it then. The caller holds the lock.
 func (vs *views) checkOne(v *view, i *interest, q queue, pzxid int64, reserved bool) (send []func()) {
 	at, granted := q.place(i.rec.entry), q.granted()
-	retry := func() { i.in.send(driver.Event{Kind: driver.EventRetry, Token: i.rec.token}) }
+	retry := func() { i.in.Send(driver.Event{Kind: driver.EventRetry, Token: i.rec.token}) }
 	switch {
 	case i.wanted && at < 0:
 	case i.wanted && len(q) > granted:
-		send = append(send, func() { i.in.send(driver.Event{Kind: driver.EventWanted, Token: i.rec.token}) })
+		send = append(send, func() { i.in.Send(driver.Event{Kind: driver.EventWanted, Token: i.rec.token}) })
 	case i.wanted:
 		return nil
 	case at < 0:
@@ -201,7 +202,7 @@ func (vs *views) retryAll(v *view) {
 	for i := range interests {
 		if !i.wanted {
 			vs.s.endWait(i.rec)
-			i.in.send(driver.Event{Kind: driver.EventRetry, Token: i.rec.token})
+			i.in.Send(driver.Event{Kind: driver.EventRetry, Token: i.rec.token})
 		}
 	}
 }

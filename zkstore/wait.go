@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/inbox"
 )
 
 // watchGrant lets a waiter's client be notified of its grant. Its entry has an index in the queue.
@@ -15,11 +16,11 @@ import (
 // last of them, and a release wakes one waiter. A shared request can hold the name earlier, so it
 // needs a watch of the queue, which this process needs only once.
 func (s *Store) watchGrant(r driver.AcquireRequest, rec record, q queue, index int) {
-	in := s.inboxes.get(r.Client)
+	in := s.inboxes.Get(r.Client)
 	if in == nil || rec.session == nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(in.ctx)
+	ctx, cancel := context.WithCancel(in.Context)
 	rec.wait = &wait{in, cancel}
 	if !s.beginWait(rec) {
 		cancel()
@@ -29,7 +30,7 @@ func (s *Store) watchGrant(r driver.AcquireRequest, rec record, q queue, index i
 		context.AfterFunc(ctx, s.views.add(&interest{in: in, rec: rec, link: rec.session.link}))
 		return
 	}
-	in.run(func() {
+	in.Run(func() {
 		defer s.endWait(rec)
 		s.awaitTurn(ctx, in, rec, turnAt(q, index))
 	})
@@ -53,9 +54,9 @@ func (s *Store) endWait(rec record) {
 }
 
 // awaitTurn waits until no entry is before a waiter's entry.
-func (s *Store) awaitTurn(ctx context.Context, in *inbox, rec record, t turn) {
+func (s *Store) awaitTurn(ctx context.Context, in *inbox.Inbox, rec record, t turn) {
 	l := rec.session.link
-	retry := func() { in.send(driver.Event{Kind: driver.EventRetry, Token: rec.token}) }
+	retry := func() { in.Send(driver.Event{Kind: driver.EventRetry, Token: rec.token}) }
 	pause := firstPause
 	watches := make(departures)
 	defer watches.forgo(l)
@@ -187,7 +188,7 @@ func (s *Store) place(ctx context.Context, l *link, rec record) (turn, error) {
 
 // granted notifies a client that its waiter holds the name. The client of a multi-lock is notified to
 // retry instead. So is a client whose session may have ended.
-func (s *Store) granted(in *inbox, rec record, fence uint64, retry bool) {
+func (s *Store) granted(in *inbox.Inbox, rec record, fence uint64, retry bool) {
 	waits, certain := false, false
 	until := s.clock.Check() + min(driver.WaiterTTL, rec.value.ttl())
 	s.records.update(rec, func(now *record) {
@@ -204,8 +205,8 @@ func (s *Store) granted(in *inbox, rec record, fence uint64, retry bool) {
 	case !waits:
 	case certain:
 		s.sweeper.wakeAt(until)
-		in.send(driver.Event{Kind: driver.EventGranted, Token: rec.token, Fence: fence, Ticket: rec.ticket})
+		in.Send(driver.Event{Kind: driver.EventGranted, Token: rec.token, Fence: fence, Ticket: rec.ticket})
 	default:
-		in.send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
+		in.Send(driver.Event{Kind: driver.EventRetry, Token: rec.token})
 	}
 }

@@ -50,7 +50,7 @@ func (s *Store) notifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 	if len(q) > q.granted() {
 		return true, nil
 	}
-	if in := s.inboxes.get(r.Client); in != nil {
+	if in := s.inboxes.Get(r.Client); in != nil {
 		rec := record{name: r.Name, token: r.Token, entry: q[i]}
 		s.views.add(&interest{in: in, rec: rec, link: l, wanted: true})
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dibslock/dibs/driver"
+	"github.com/dibslock/dibs/driver/inbox"
 )
 
 // Watch implements driver.Store. It watches the letters of revocations. The grants for the client's
@@ -18,13 +19,13 @@ func (s *Store) Watch(ctx context.Context, client string, _ func() bool, on func
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	in := &inbox{ctx: ctx, on: on}
-	s.inboxes.add(client, in)
+	in := inbox.New(ctx, on)
+	s.inboxes.Add(client, in)
 	defer func() {
-		s.inboxes.remove(client, in)
+		s.inboxes.Remove(client, in)
 		cancel()
 		s.views.removeInbox(in)
-		in.close()
+		in.Close()
 	}()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		begin := time.Now()
@@ -35,7 +36,7 @@ func (s *Store) Watch(ctx context.Context, client string, _ func() bool, on func
 		if time.Since(begin) > longestPause {
 			pause = firstPause
 		}
-		in.send(driver.Event{Kind: driver.EventDisconnected, Err: unavailable("watch", "", err)})
+		in.Send(driver.Event{Kind: driver.EventDisconnected, Err: unavailable("watch", "", err)})
 		sleep(ctx, pause)
 	}
 }
@@ -55,7 +56,7 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 // watchLetters delivers revocations until the connection ends.
-func (s *Store) watchLetters(ctx context.Context, client string, in *inbox) error {
+func (s *Store) watchLetters(ctx context.Context, client string, in *inbox.Inbox) error {
 	l, err := s.connect(ctx)
 	if err != nil {
 		return err
@@ -71,7 +72,7 @@ func (s *Store) watchLetters(ctx context.Context, client string, in *inbox) erro
 		}
 		if !connected {
 			connected = true
-			in.send(driver.Event{Kind: driver.EventConnected})
+			in.Send(driver.Event{Kind: driver.EventConnected})
 		}
 		select {
 		case <-fired:
@@ -82,7 +83,7 @@ func (s *Store) watchLetters(ctx context.Context, client string, in *inbox) erro
 	}
 }
 
-func (s *Store) readLettersSoon(ctx context.Context, l *link, client string, in *inbox) (<-chan struct{}, error) {
+func (s *Store) readLettersSoon(ctx context.Context, l *link, client string, in *inbox.Inbox) (<-chan struct{}, error) {
 	ctx, cancel := context.WithTimeout(ctx, driver.OperationTimeout)
 	defer cancel()
 	return s.readLetters(ctx, l, client, in)

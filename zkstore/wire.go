@@ -12,19 +12,56 @@ import (
 type wire struct {
 	net.Conn
 	handshake time.Time                             // the first answer should come until then
+	rest      int                                   // how many bytes of the first answer are still to be read
 	first     []byte                                // of the first answer
 	timeout   func(id int64, d time.Duration) error // is called with the session's ID and timeout
 	heard     func()                                // is called when bytes arrive
+	restored  <-chan struct{}                       // closed when the library restored its watches
+	restore   func()                                // closes it
 	answered  atomic.Bool                           // the first answer came
 	events    eventReader                           // for the reading goroutine
 }
 
 // firstBytes are those of the length, the protocol's version and the timeout, as 32-bit numbers, and
 // of the session's ID.
-const firstBytes = 20
+const (
+	firstBytes  = 20
+	lengthBytes = 4
+)
+
+// awaitRestore lets the library restore its watches before it reads an answer: it reads the last known
+// zxid for that without a lock, while answers change it.
+func (w *wire) awaitRestore() {
+	const limit = 100 * time.Millisecond // it may have no watches
+	select {
+	case <-w.restored:
+		return
+	default:
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-w.restored:
+	case <-timer.C:
+	}
+	w.restore()
+}
+
+// Write recognises the request that restores watches.
+func (w *wire) Write(b []byte) (int, error) {
+	const setWatches = 101
+	if len(b) >= 3*lengthBytes && binary.BigEndian.Uint32(b[2*lengthBytes:]) == setWatches {
+		defer w.restore()
+	}
+	return w.Conn.Write(b)
+}
 
 func (w *wire) Read(b []byte) (int, error) {
+	if w.answered.Load() && w.rest <= 0 {
+		w.awaitRestore()
+	}
 	n, err := w.Conn.Read(b)
+	w.rest -= n
 	if n > 0 {
 		w.heard()
 		w.events.read(b[:n])
@@ -37,6 +74,7 @@ func (w *wire) Read(b []byte) (int, error) {
 				return 0, err
 			}
 			w.answered.Store(true)
+			w.rest = lengthBytes + int(binary.BigEndian.Uint32(w.first)) - len(w.first)
 			w.first = nil
 		}
 	}
