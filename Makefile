@@ -92,8 +92,9 @@ OUT       ?=
 interop: ## test dibs beside libraries of other languages on one key (LANGUAGES=all; OUT=FILE for the results as CSV)
 	@scripts/install-server redis; \
 		if scripts/install-server etcd; then export DIBS_REQUIRE_ETCD=1; fi; \
+		if scripts/install-server zookeeper; then export DIBS_REQUIRE_ZOOKEEPER=1; fi; \
 		DIBS_REQUIRE_REDIS=1 DIBS_INTEROP='$(LANGUAGES)' DIBS_INTEROP_OUT='$(abspath $(OUT))' \
-		go test -race -count=1 -timeout=20m -v -run='^(TestMatrix|TestRedisson.*|TestEtcd)$$' ./interop | scripts/failures
+		go test -race -count=1 -timeout=20m -v -run='^(TestMatrix|TestRedisson.*|TestEtcd|TestZooKeeper.*)$$' ./interop | scripts/failures
 
 .PHONY: bench
 bench: ## compare dibs with other lock libraries: make bench ARGS="..."

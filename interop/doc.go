@@ -10,5 +10,6 @@
 // drivers. docs/interop.csv contains the results, and docs/interop.md explains them.
 //
 // TestEtcd tests dibs on etcd beside etcd's own tools, which have the same queue as dibs.
-// docs/interop-etcd.csv contains the results.
+// docs/interop-etcd.csv contains the results. TestZooKeeper does the same for libraries on ZooKeeper,
+// with the results in docs/interop-zookeeper.csv.
 package interop

@@ -60,7 +60,7 @@ func (s *Store) acquireFirst(ctx context.Context, r driver.AcquireRequest) (driv
 		}
 	}
 	sent := s.clock.Check()
-	on, err := s.sessionFor(ctx, r.Name, leaseTTL(r))
+	on, err := s.sessionFor(ctx, s.keys.size(r.Name), leaseTTL(r))
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
@@ -68,7 +68,7 @@ func (s *Store) acquireFirst(ctx context.Context, r driver.AcquireRequest) (driv
 		q, pzxid, err := s.readFresh(ctx, on.link, r.Name)
 		if err != nil {
 			on.leave(s.keys.size(r.Name))
-			return driver.AcquireReply{}, err
+			return driver.AcquireReply{}, onlyEnded(err)
 		}
 		if !q.fits(nodeOf(r)) {
 			defer on.leave(s.keys.size(r.Name))
@@ -101,15 +101,15 @@ func (q queue) fits(n node) bool {
 	return joined.granted() == len(joined)
 }
 
-// sessionFor returns a session for a new entry. A longer lease than a session begins on one of its
+// sessionFor returns a session for new entries, with the size of their paths. A longer lease than a session begins on one of its
 // own, and gets a persistent entry when it holds the name.
-func (s *Store) sessionFor(ctx context.Context, name string, ttl time.Duration) (*session, error) {
-	on, err := s.sessions.forTTL(ctx, ttl, s.keys.size(name))
+func (s *Store) sessionFor(ctx context.Context, size int, ttl time.Duration) (*session, error) {
+	on, err := s.sessions.forTTL(ctx, ttl, size)
 	if !errors.Is(err, errTooLong) {
 		return on, err
 	}
 	tick, longest := s.sessions.bounds()
-	return s.sessions.forTTL(ctx, min(waiterTTL, longest-slack(tick)), s.keys.size(name))
+	return s.sessions.forTTL(ctx, min(waiterTTL, longest-slack(tick)), size)
 }
 
 // adopt makes a record for an entry that another process made. It returns false if there is none.
@@ -146,7 +146,7 @@ func (s *Store) enter(ctx context.Context, r driver.AcquireRequest, rec record, 
 		return driver.AcquireReply{}, cmp.Or(errOf(s.end(ctx, rec)), err)
 	}
 	if err != nil {
-		return driver.AcquireReply{}, err
+		return driver.AcquireReply{}, s.afterEnd(rec, err)
 	}
 	return s.decide(ctx, r, rec, q, pzxid, sent)
 }
@@ -171,8 +171,11 @@ func (s *Store) create(ctx context.Context, rec *record, n node, read bool) (cre
 	path := parent + "/" + s.config.format.prefixOf(n)
 	var c creation
 	var err error
+	var late <-chan struct{}
+	answered := s.requestBegins(*rec)
+	rec.late = answered
+	defer func() { closeAfter(answered, late) }()
 	for { // an empty queue's znode can end at any moment
-		var late <-chan struct{}
 		c, late, err = callLate(ctx, rec.session.link, func(conn *zk.Conn) (c creation, err error) {
 			if !read {
 				c.path, err = conn.Create(path, rec.value.bytes(), zk.FlagEphemeral|zk.FlagSequence, s.config.acl)
@@ -191,10 +194,6 @@ func (s *Store) create(ctx context.Context, rec *record, n node, read bool) (cre
 			c.path = path
 			return c, err
 		})
-		if late != nil {
-			s.records.change(*rec, func(now *record) { now.late = late })
-			rec.late = late
-		}
 		if !errors.Is(err, zk.ErrNoNode) {
 			break
 		}
@@ -215,6 +214,25 @@ func (s *Store) create(ctx context.Context, rec *record, n node, read bool) (cre
 		return creation{}, fmt.Errorf("%w: %s", errNoNumbers, parent)
 	}
 	return c, nil
+}
+
+// requestBegins records that a request to add entries begins: whoever ends them waits until the
+// channel is closed.
+func (s *Store) requestBegins(recs ...record) chan struct{} {
+	answered := make(chan struct{})
+	for _, rec := range recs {
+		s.records.change(rec, func(now *record) { now.late = answered })
+	}
+	return answered
+}
+
+// closeAfter closes a channel after a late answer, if there is one.
+func closeAfter(answered chan struct{}, late <-chan struct{}) {
+	if late == nil {
+		close(answered)
+		return
+	}
+	go func() { <-late; close(answered) }()
 }
 
 // notAdded removes the record of an entry that no request added. It returns errAgain if a session
@@ -292,10 +310,7 @@ func (s *Store) acquireAgain(ctx context.Context, r driver.AcquireRequest, rec r
 	i := q.find(rec.entry.name)
 	if i < 0 { // it ended, or another process moved it
 		s.forget(rec)
-		found, err := s.adopt(ctx, r.Name, r.Token)
-		if err == nil && found && !r.Queue {
-			return driver.AcquireReply{}, errAgain
-		}
+		_, err := s.adopt(ctx, r.Name, r.Token)
 		return driver.AcquireReply{}, cmp.Or(err, errAgain)
 	}
 	return s.decide(ctx, r, rec, q, pzxid, sent)
@@ -374,7 +389,7 @@ func (s *Store) withdraw(ctx context.Context, l *link, rec record, q queue, i in
 // of this process.
 func (s *Store) wait(ctx context.Context, r driver.AcquireRequest, rec *record, sent time.Duration) error {
 	if rec.session == nil || rec.session.hasEnded() {
-		to, err := s.sessionFor(ctx, rec.name, leaseTTL(r))
+		to, err := s.sessionFor(ctx, s.keys.size(rec.name), leaseTTL(r))
 		if err != nil {
 			return err
 		}

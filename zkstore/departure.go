@@ -3,9 +3,6 @@ package zkstore
 import (
 	"context"
 	"encoding/binary"
-	"errors"
-
-	"github.com/go-zookeeper/zk"
 )
 
 // A departure is a watch of an entry by one waiter.
@@ -45,17 +42,11 @@ func (l *link) departs(ctx context.Context, path string) (*departure, error) {
 		l.mu.Unlock()
 		return nil, errEnded
 	}
-	l.departures[path], l.watched = append(l.departures[path], d), true
+	l.departures[path] = append(l.departures[path], d)
 	l.mu.Unlock()
-	err := errOf(call(ctx, l, func(c *zk.Conn) (any, error) {
-		_, _, _, err := c.GetW(path)
-		return nil, err
-	}))
-	if err != nil {
+	exists, err := l.armData(ctx, path)
+	if err != nil || !exists {
 		l.forgo(path, d)
-		if errors.Is(err, zk.ErrNoNode) {
-			err = nil
-		}
 		return nil, err
 	}
 	return d, nil

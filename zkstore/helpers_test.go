@@ -86,11 +86,24 @@ func open(t testing.TB, servers []string, options ...zkstore.Option) *zkstore.St
 	t.Helper()
 	s := zkstore.New(servers, options...)
 	t.Cleanup(func() {
+		wantExactUses(t, s)
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return s
+}
+
+// wantExactUses checks that a store counts the uses of its sessions, as soon as its calls end.
+func wantExactUses(t testing.TB, s *zkstore.Store) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if err = s.CheckUses(); err == nil {
+			return
+		}
+	}
+	t.Error(err)
 }
 
 // connect returns a connection of ZooKeeper's library, which the test closes.

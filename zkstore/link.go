@@ -26,17 +26,17 @@ type link struct {
 	closed   chan struct{} // closed when the library's work ended
 
 	mu         sync.Mutex
-	ready      bool          // a server serves the session
-	ended      bool          // the session, or the link
-	changed    chan struct{} // closed when ready or ended change
-	refused    error         // no server accepts the login
-	id         int64         // of the session; zero: not yet known
-	lost       time.Duration // since when no server serves the session, if it is not ready
-	timeout    time.Duration // of the session; zero: not yet known
-	dialed     time.Duration // when the last connection began
-	heard      time.Duration // when bytes last arrived
-	wire       *wire         // the last connection
-	watched    bool          // it had a watch
+	ready      bool              // a server serves the session
+	ended      bool              // the session, or the link
+	changed    chan struct{}     // closed when ready or ended change
+	refused    error             // no server accepts the login
+	id         int64             // of the session; zero: not yet known
+	lost       time.Duration     // since when no server serves the session, if it is not ready
+	timeout    time.Duration     // of the session; zero: not yet known
+	dialed     time.Duration     // when the last connection began
+	heard      time.Duration     // when bytes last arrived
+	wire       *wire             // the last connection
+	armed      map[watchKey]bool // the library's watches
 	logsIn     bool
 	watches    map[watchKey]chan struct{}     // closed after an event
 	departures map[string][]*departure        // by path
@@ -116,6 +116,7 @@ func (l *link) open(network, address string, limit time.Duration) (net.Conn, err
 	w := &wire{Conn: conn, handshake: time.Now().Add(handshakeLimit), heard: l.hear}
 	w.timeout = l.accept
 	w.restored, w.restore = l.restoration()
+	w.disarm = l.disarm
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
@@ -134,10 +135,36 @@ func (l *link) restoration() (restored <-chan struct{}, restore func()) {
 	restore = sync.OnceFunc(func() { close(done) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.id == 0 || !l.watched || l.logsIn {
+	if l.id == 0 || len(l.armed) == 0 || l.logsIn {
 		restore()
 	}
 	return done, restore
+}
+
+// arm records that a request arms a watch.
+func (l *link) arm(key watchKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.armed == nil {
+		l.armed = make(map[watchKey]bool)
+	}
+	l.armed[key] = true
+}
+
+// checkArmed records the answer to such a request. Without an answer, it may still come.
+func (l *link) checkArmed(key watchKey, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if isBroken(err) || isRefusal(err) {
+		delete(l.armed, key)
+	}
+}
+
+// disarm records that the library has no watches.
+func (l *link) disarm() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.armed)
 }
 
 // accept records a server's first answer. A session with another ID or timeout is another session, as
@@ -229,6 +256,7 @@ func (l *link) fire(e zk.Event) {
 		if key.children != (e.Type == zk.EventNodeChildrenChanged) && e.Type != zk.EventNodeDeleted && e.Type != zk.EventNotWatching {
 			continue
 		}
+		delete(l.armed, key)
 		if fired := l.watches[key]; fired != nil {
 			close(fired)
 			delete(l.watches, key)
@@ -241,6 +269,13 @@ func (l *link) hasEnded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended
+}
+
+// hasID reports whether the session has an ID.
+func (l *link) hasID(id int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.id == id
 }
 
 // state returns whether a server serves the session, and a channel that is closed when this changes.
@@ -268,7 +303,7 @@ func (l *link) await(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return unsentError{fmt.Errorf("%w: %w", errNoServer, context.Cause(ctx))}
+			return unsentError{noServer(ctx)}
 		}
 	}
 }
@@ -295,6 +330,11 @@ func (l *link) awaitLogin(ctx context.Context) error {
 
 // errNoServer means that no server accepts the session.
 var errNoServer = errors.New("no ZooKeeper server answers")
+
+// noServer returns the error of a call that waited for a server until ctx ended.
+func noServer(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", errNoServer, context.Cause(ctx))
+}
 
 // close ends the session, and its entries.
 func (l *link) close() {
@@ -409,6 +449,7 @@ func (l *link) children(ctx context.Context, path string, watch bool) (names []s
 	key := watchKey{path, true}
 	if watch {
 		fired, _ = l.watch(key)
+		l.arm(key)
 	}
 	r, err := call(ctx, l, func(c *zk.Conn) (r reply, err error) {
 		if watch {
@@ -420,6 +461,7 @@ func (l *link) children(ctx context.Context, path string, watch bool) (names []s
 	})
 	if err != nil {
 		if watch {
+			l.checkArmed(key, err)
 			l.unwatch(key, fired)
 		}
 		return nil, 0, nil, err
@@ -435,17 +477,25 @@ func (l *link) gone(ctx context.Context, path string) (fired <-chan struct{}, ex
 	if !arm {
 		return fired, true, nil // it existed, and no event came since
 	}
-	exists, err = call(ctx, l, func(c *zk.Conn) (bool, error) {
-		_, _, _, err := c.GetW(path)
-		if errors.Is(err, zk.ErrNoNode) {
-			return false, nil
-		}
-		return err == nil, err
-	})
-	if err != nil || !exists {
+	if exists, err = l.armData(ctx, path); err != nil || !exists {
 		l.unwatch(key, fired)
 	}
 	return fired, exists, err
+}
+
+// armData arms a watch of a znode. It returns false if the znode does not exist.
+func (l *link) armData(ctx context.Context, path string) (exists bool, err error) {
+	key := watchKey{path, false}
+	l.arm(key)
+	err = errOf(call(ctx, l, func(c *zk.Conn) (any, error) {
+		_, _, _, err := c.GetW(path)
+		return nil, err
+	}))
+	l.checkArmed(key, err)
+	if errors.Is(err, zk.ErrNoNode) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // watch returns the channel of a watch, and whether a request should arm it.
@@ -460,7 +510,7 @@ func (l *link) watch(key watchKey) (fired chan struct{}, arm bool) {
 		close(fired)
 		return fired, true
 	}
-	l.watches[key], l.watched = fired, true
+	l.watches[key] = fired
 	return fired, true
 }
 

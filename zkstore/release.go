@@ -41,10 +41,9 @@ func (s *Store) releaseFound(ctx context.Context, r driver.ReleaseRequest) (bool
 	switch {
 	case err != nil:
 		return false, err
+	case (!found || !rec.held && !rec.entry.reserved) && rec.ending:
+		return false, s.finish(ctx, rec)
 	case !found || !rec.held && !rec.entry.reserved:
-		if rec.ending {
-			s.forget(rec)
-		}
 		return false, nil
 	case rec.entry.reserved && r.Reserve > 0: // the reply to this release was lost
 		return true, nil
@@ -80,9 +79,15 @@ func (s *Store) replace(own *record, found record) bool {
 	var left *session
 	ok := s.records.change(*own, func(now *record) {
 		left = now.session
-		found.wait, found.expires = now.wait, now.expires
+		found.wait = now.wait
+		if !found.entry.persistent { // of a persistent entry, the leader's clock decides
+			found.expires = now.expires
+		}
 		*now = found
 	})
+	if !ok { // the record ended
+		left, found.session = found.session, nil
+	}
 	left.leave(s.keys.size(own.name))
 	*own = found
 	return ok
@@ -118,7 +123,7 @@ func (s *Store) remove(ctx context.Context, rec record) (removed bool, err error
 		switch {
 		case isBroken(err): // the session's requests take effect in their order
 			unanswered = true
-		case errors.Is(err, errEnded) && !rec.entry.persistent:
+		case errors.Is(err, errEnded) && rec.session != nil: // and the entry with it
 			return false, nil
 		case err != nil || removed:
 			return removed, err

@@ -73,11 +73,7 @@ func (f *faulty) until(call func(ctx context.Context) error) {
 	eventually(f.t, 30*time.Second, func() error {
 		ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Second)
 		defer cancel()
-		begin := time.Now()
 		err := call(ctx)
-		if err != nil {
-			f.t.Logf("%s: after %v: %v", f.name, time.Since(begin), err)
-		}
 		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			f.t.Fatalf("%s: %v", f.name, err)
 		}
@@ -231,7 +227,6 @@ func verbs() (all []verb) {
 				f.t.Fatalf("%s: %v, want ErrLost", f.name, err)
 			}
 		})
-		_ = stays
 	}
 	return all
 }

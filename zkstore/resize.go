@@ -64,34 +64,29 @@ func (s *Store) resize(ctx context.Context, r driver.AcquireRequest) (driver.Acq
 	return s.grow(ctx, r, rec, sent)
 }
 
-// shrink changes a weight to one that is no larger, so it fits. Others may join at the same time, so
-// a shared lease keeps its fence: a new one would be larger than theirs.
+// shrink changes a weight to one that is no larger. Nobody who leaves or joins meanwhile makes it too
+// large. Others may join at the same time, so a shared lease keeps its fence: a new one would be
+// larger than theirs.
 func (s *Store) shrink(ctx context.Context, r driver.AcquireRequest, rec record, sent time.Duration) (driver.AcquireReply, error) {
-	if rec.fence == 0 || rec.entry.exclusive() {
-		fence, err := s.currentFence(ctx, rec)
-		if err != nil {
-			return driver.AcquireReply{}, s.afterEnd(rec, err)
-		}
-		rec.fence = fence
-	}
-	return s.writeWeight(ctx, r, rec, sent)
-}
-
-// currentFence returns a fence for a holder, from the queue's last change.
-func (s *Store) currentFence(ctx context.Context, rec record) (uint64, error) {
 	l, err := s.linkOf(ctx, rec)
 	if err != nil {
-		return 0, err
+		return driver.AcquireReply{}, s.afterEnd(rec, err)
 	}
 	q, pzxid, err := s.readFresh(ctx, l, rec.name)
 	if err != nil {
-		return 0, err
+		return driver.AcquireReply{}, s.afterEnd(rec, err)
 	}
 	i := q.find(rec.entry.name)
-	if i < 0 {
-		return 0, errAgain
+	if i < 0 || i >= q.granted() {
+		return driver.AcquireReply{}, s.missing(rec)
 	}
-	return s.fences.at(pzxid, i), nil
+	if other, fits := q.fitsResized(i, r); !fits { // limits can differ
+		return s.refuse(ctx, l, r.Name, queue{other}, 1, pzxid)
+	}
+	if rec.fence == 0 || rec.entry.exclusive() {
+		rec.fence = s.fences.at(pzxid, i)
+	}
+	return s.writeWeight(ctx, r, rec, sent)
 }
 
 // grow changes a weight to a larger one. Meanwhile a barrier, an exclusive entry at the end, keeps
@@ -145,7 +140,7 @@ var errManyHolders = invalid("more than %d holders: a lease beside them cannot g
 // addBarrier adds an exclusive entry at the end of a queue, and reads the queue.
 func (s *Store) addBarrier(ctx context.Context, r driver.AcquireRequest) (record, queue, int64, error) {
 	ttl := s.sessions.tick()
-	on, err := s.sessionFor(ctx, r.Name, ttl)
+	on, err := s.sessionFor(ctx, s.keys.size(r.Name), ttl)
 	if err != nil {
 		return record{}, nil, 0, err
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dibslock/dibs/driver"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -48,10 +49,15 @@ func (ss *sessions) open(timeout time.Duration) (*session, error) {
 	}
 	s.link = l
 	close(began)
-	ss.add(s)
+	if !ss.add(s) {
+		s.close()
+		return nil, driver.ErrDisconnected
+	}
 	go func() {
+		defer ss.work.Done()
 		s.prove(ss.config.prefix)
 		ss.remove(s)
+		<-s.closed
 	}()
 	return s, nil
 }
@@ -159,6 +165,13 @@ func (s *session) use(size int) bool {
 	s.uses++
 	s.size += size
 	return true
+}
+
+// reuse records another user of a place on the session.
+func (s *session) reuse() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uses++
 }
 
 // leave is the reverse of use.

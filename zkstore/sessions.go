@@ -37,6 +37,7 @@ type sessions struct {
 	longest time.Duration // the longest timeout of a session; zero: not yet known
 	closed  bool
 	begun   map[*session]bool // also those that are full
+	work    sync.WaitGroup    // the goroutines of links; none begins after closed
 
 	control *slot[link]
 	probe   chan struct{} // contains a value while nobody asks for the tick
@@ -60,7 +61,7 @@ func (s *slot[S]) enter(ctx context.Context) (leave func(), err error) {
 	case <-s.opening:
 		return func() { s.opening <- struct{}{} }, nil
 	case <-ctx.Done():
-		return nil, unsentError{context.Cause(ctx)}
+		return nil, unsentError{noServer(ctx)} // another call waits for a server
 	}
 }
 
@@ -100,7 +101,7 @@ func (ss *sessions) learn(ctx context.Context) error {
 	case <-ss.probe:
 		defer func() { ss.probe <- struct{}{} }()
 	case <-ctx.Done():
-		return unsentError{context.Cause(ctx)}
+		return unsentError{noServer(ctx)}
 	}
 	ss.mu.Lock()
 	known = ss.known
@@ -108,7 +109,7 @@ func (ss *sessions) learn(ctx context.Context) error {
 	if known != 0 {
 		return nil
 	}
-	l, err := ss.config.newLink(ss.servers, ss.clock, time.Millisecond, func(time.Duration, time.Duration) {})
+	l, err := ss.openLink(time.Millisecond)
 	if err != nil {
 		return unsentError{err}
 	}
@@ -138,16 +139,33 @@ func (ss *sessions) get(ctx context.Context) (*link, error) {
 	defer leave()
 	l := ss.control.current.Load()
 	if l == nil || l.hasEnded() {
-		if ss.isClosed() {
-			return nil, unsentError{driver.ErrDisconnected}
-		}
-		if l, err = ss.config.newLink(ss.servers, ss.clock, waiterTTL, func(time.Duration, time.Duration) {}); err != nil {
+		if l, err = ss.openLink(waiterTTL); err != nil {
 			return nil, unsentError{err}
 		}
 		ss.control.current.Store(l)
+		if ss.isClosed() { // just now
+			go l.close()
+		}
 	}
 	err = l.await(ctx)
 	return l, err
+}
+
+// openLink begins a session for requests without entries.
+func (ss *sessions) openLink(timeout time.Duration) (*link, error) {
+	if !ss.begins() {
+		return nil, driver.ErrDisconnected
+	}
+	l, err := ss.config.newLink(ss.servers, ss.clock, timeout, func(time.Duration, time.Duration) {})
+	if err != nil {
+		ss.work.Done()
+		return nil, err
+	}
+	go func() {
+		defer ss.work.Done()
+		<-l.closed
+	}()
+	return l, nil
 }
 
 func (ss *sessions) isClosed() bool {
@@ -290,10 +308,15 @@ func (ss *sessions) slot(timeout time.Duration) *slot[session] {
 	return ss.all[timeout]
 }
 
-func (ss *sessions) add(s *session) {
+// add records a session and the work for it, unless the store is closed. That ends with work.Done.
+func (ss *sessions) add(s *session) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	ss.begun[s] = true
+	if !ss.closed {
+		ss.work.Add(1)
+		ss.begun[s] = true
+	}
+	return !ss.closed
 }
 
 func (ss *sessions) remove(s *session) {
@@ -307,7 +330,7 @@ func (ss *sessions) find(id int64) *session {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	for s := range ss.begun {
-		if id != 0 && s.zk.SessionID() == id {
+		if id != 0 && s.hasID(id) {
 			return s
 		}
 	}
@@ -333,4 +356,15 @@ func (ss *sessions) close() {
 		group.Go(s.close)
 	}
 	group.Wait()
+	ss.work.Wait()
+}
+
+// begins records the work of a link, unless the store is closed. It ends with work.Done.
+func (ss *sessions) begins() bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if !ss.closed {
+		ss.work.Add(1)
+	}
+	return !ss.closed
 }

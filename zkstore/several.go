@@ -71,23 +71,25 @@ func (s *Store) acquireAllFirst(ctx context.Context, r driver.AcquireRequest) (d
 		}
 	}
 	sent := s.clock.Check()
-	on, err := s.sessionFor(ctx, r.Name, leaseTTL(r))
+	unused := s.sizeOf(r)
+	on, err := s.sessionFor(ctx, unused, leaseTTL(r))
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
-	defer on.leave(s.keys.size(r.Name)) // each record uses it
+	defer func() { on.leave(unused) }() // each record uses it
 	if !r.Queue {
 		for _, name := range r.Names() {
 			q, pzxid, err := s.readFresh(ctx, on.link, name)
 			if err != nil {
-				return driver.AcquireReply{}, err
+				return driver.AcquireReply{}, onlyEnded(err)
 			}
 			if len(q) > 0 {
 				return s.refuse(ctx, on.link, name, q, len(q), pzxid)
 			}
 		}
 	}
-	recs, err := s.recordAll(r, on, sent+leaseTTL(r))
+	recs, rest, err := s.recordAll(r, on, sent+leaseTTL(r))
+	unused = rest
 	if err != nil {
 		return driver.AcquireReply{}, err
 	}
@@ -97,18 +99,22 @@ func (s *Store) acquireAllFirst(ctx context.Context, r driver.AcquireRequest) (d
 	return s.acquireAllAgain(ctx, r, recs)
 }
 
-// recordAll makes records for the entries of a request.
-func (s *Store) recordAll(r driver.AcquireRequest, on *session, expires time.Duration) (recs []record, err error) {
+// recordAll makes records for the entries of a request. They use their part of the session's place
+// for the request. recordAll returns the size of the rest.
+func (s *Store) recordAll(r driver.AcquireRequest, on *session, expires time.Duration) (recs []record, rest int, err error) {
+	rest = s.sizeOf(r)
 	for _, name := range r.Names() {
 		rec := record{name: name, token: r.Token, session: on, value: newValue(r), expires: expires, severalNames: true}
-		if !on.use(s.keys.size(name)) || !s.records.add(&rec) {
+		on.reuse()
+		if !s.records.add(&rec) {
+			on.leave(0)
 			s.forgetAll(recs)
-			return nil, errAgain // another call did the same
+			return nil, rest, errAgain // another call did the same
 		}
-		recs = append(recs, rec)
+		recs, rest = append(recs, rec), rest-s.keys.size(name)
 	}
 	s.sweeper.wakeAt(expires)
-	return recs, nil
+	return recs, rest, nil
 }
 
 func (s *Store) forgetAll(recs []record) {
@@ -126,14 +132,11 @@ func (s *Store) createAll(ctx context.Context, recs []record, on *session) error
 	}
 	var replies []zk.MultiResponse
 	var err error
+	var late <-chan struct{}
+	answered := s.requestBegins(recs...)
+	defer func() { closeAfter(answered, late) }()
 	for { // an empty queue's znode can end at any moment
-		var late <-chan struct{}
 		replies, late, err = callLate(ctx, on.link, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
-		if late != nil {
-			for i := range recs {
-				s.records.change(recs[i], func(now *record) { now.late = late })
-			}
-		}
 		if !errors.Is(err, zk.ErrNoNode) {
 			break
 		}
@@ -324,4 +327,12 @@ func (s *Store) holdAll(ctx context.Context, r driver.AcquireRequest, recs []rec
 		}
 	}
 	return driver.AcquireReply{Held: true, Fence: fence}, nil
+}
+
+// sizeOf is the size of the entries' paths for all names of a request.
+func (s *Store) sizeOf(r driver.AcquireRequest) (size int) {
+	for _, name := range r.Names() {
+		size += s.keys.size(name)
+	}
+	return size
 }

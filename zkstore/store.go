@@ -140,7 +140,8 @@ func (s *Store) prepare(ctx context.Context) error {
 	}
 	learned := make(chan error, 1)
 	go func() { learned <- s.sessions.learn(ctx) }()
-	return errors.Join(s.loadBase(ctx), <-learned)
+	err := s.loadBase(ctx)
+	return cmp.Or(err, <-learned)
 }
 
 // beforehand returns the error of an operation whose own request was not sent.

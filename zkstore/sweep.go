@@ -81,11 +81,28 @@ func (s *Store) endOwn(ctx context.Context, rec record) error {
 	if rec.entry.persistent {
 		version = rec.version
 	}
-	_, err = l.remove(ctx, path, version)
-	if errors.Is(err, zk.ErrBadVersion) {
+	removed, err := l.remove(ctx, path, version)
+	switch {
+	case errors.Is(err, zk.ErrBadVersion):
 		return nil // another process renewed it
+	case err != nil || removed || rec.entry.persistent:
+		return err
 	}
-	return err
+	return s.endMoved(ctx, rec)
+}
+
+// endMoved removes an entry that moved to another session of this process: the answer to the move was
+// lost. As long as its record exists, nobody can use it.
+func (s *Store) endMoved(ctx context.Context, rec record) error {
+	found, ok, err := s.find(ctx, rec.name, rec.token)
+	if err != nil || !ok || found.entry.seq != rec.entry.seq {
+		return err
+	}
+	on := s.sessions.find(found.owner)
+	if on == nil {
+		return nil
+	}
+	return errOf(on.remove(ctx, s.keys.entry(rec.name, found.entry.name), -1))
 }
 
 // concurrent is how many requests a call sends at the same time.

@@ -52,7 +52,10 @@ func (s *Store) notifyWanted(ctx context.Context, r driver.WantedRequest) (bool,
 	}
 	if in := s.inboxes.Get(r.Client); in != nil {
 		rec := record{name: r.Name, token: r.Token, entry: q[i]}
-		s.views.add(&interest{in: in, rec: rec, link: l, wanted: true})
+		s.addWanted(&interest{in: in, rec: rec, link: l, wanted: true})
 	}
 	return false, nil
 }
+
+// addWanted adds an interest, which lasts no longer than its client's Watch.
+func (s *Store) addWanted(i *interest) { context.AfterFunc(i.in.Context, s.views.add(i)) }

@@ -18,6 +18,7 @@ type wire struct {
 	heard     func()                                // is called when bytes arrive
 	restored  <-chan struct{}                       // closed when the library restored its watches
 	restore   func()                                // closes it
+	disarm    func()                                // records that the library has no watches
 	answered  atomic.Bool                           // the first answer came
 	events    eventReader                           // for the reading goroutine
 }
@@ -32,7 +33,7 @@ const (
 // awaitRestore lets the library restore its watches before it reads an answer: it reads the last known
 // zxid for that without a lock, while answers change it.
 func (w *wire) awaitRestore() {
-	const limit = 100 * time.Millisecond // it may have no watches
+	const limit = time.Second
 	select {
 	case <-w.restored:
 		return
@@ -43,8 +44,9 @@ func (w *wire) awaitRestore() {
 	select {
 	case <-w.restored:
 	case <-timer.C:
+		w.disarm()
+		w.restore()
 	}
-	w.restore()
 }
 
 // Write recognises the request that restores watches.

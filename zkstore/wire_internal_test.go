@@ -37,7 +37,7 @@ func TestAnswersWaitForWatches(t *testing.T) {
 				restored := make(chan struct{})
 				conn := &pipedConn{}
 				conn.sent.Write(append(greeting(7, time.Second), "answer"...))
-				w := &wire{Conn: conn, heard: func() {}, restored: restored}
+				w := &wire{Conn: conn, heard: func() {}, restored: restored, disarm: func() {}}
 				w.restore = func() {
 					select {
 					case <-restored:
@@ -70,7 +70,7 @@ func TestAnswersWaitForWatches(t *testing.T) {
 				if _, err := w.Read(b); err != nil || string(b) != "answer" {
 					t.Errorf("%q, %v", b, err)
 				}
-				want := 100 * time.Millisecond
+				want := time.Second
 				if restores {
 					want = time.Millisecond
 				}

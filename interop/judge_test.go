@@ -12,6 +12,14 @@ import (
 	"time"
 )
 
+// A mode is how a worker holds a lock.
+type mode string
+
+const (
+	exclusive mode = "exclusive"
+	shared    mode = "shared"
+)
+
 // A judge counts the workers inside a lock: those of this process, and those of other processes,
 // which connect to it. The system closes the connection of a killed process. It is safe for
 // concurrent use.
@@ -19,10 +27,10 @@ type judge struct {
 	listener net.Listener
 
 	mu       sync.Mutex
-	inside   int
+	inside   map[mode]int
 	overlaps int
-	fence    uint64         // the last one of dibs
-	turns    map[string]int // by side
+	fences   map[mode]uint64 // the largest ones of dibs
+	turns    map[string]int  // by side
 	entered  map[string]chan struct{}
 	next     chan struct{} // closed by the next turn
 }
@@ -34,7 +42,10 @@ func newJudge(t *testing.T) *judge {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	j := &judge{listener: listener, turns: make(map[string]int), entered: make(map[string]chan struct{}), next: make(chan struct{})}
+	j := &judge{
+		listener: listener, inside: make(map[mode]int), fences: make(map[mode]uint64),
+		turns: make(map[string]int), entered: make(map[string]chan struct{}), next: make(chan struct{}),
+	}
 	go j.accept()
 	return j
 }
@@ -49,25 +60,26 @@ func (j *judge) accept() {
 	}
 }
 
-// serve counts a turn in another process. The process sends its side and its ID, and waits for the
-// answer. It is inside until it sends a second line, or its connection ends.
+// serve counts a turn in another process. The process sends its side, its ID and the mode, and waits
+// for the answer. It is inside until it sends a second line, or its connection ends.
 func (j *judge) serve(conn net.Conn) {
 	defer conn.Close()
 	lines := bufio.NewScanner(conn)
 	var side, id string
+	var m mode
 	if !lines.Scan() {
 		return
 	}
-	if _, err := fmt.Sscan(lines.Text(), &side, &id); err != nil {
+	if _, err := fmt.Sscan(lines.Text(), &side, &id, &m); err != nil {
 		return
 	}
-	if err := j.enter(side, 0); err != nil {
+	if err := j.enter(side, m, 0); err != nil {
 		return // enter counted it
 	}
-	close(j.victim(id))
+	j.announce(id)
 	_, _ = fmt.Fprintln(conn, "ok")
 	lines.Scan()
-	j.leave()
+	j.leave(m)
 	_, _ = fmt.Fprintln(conn, "ok")
 }
 
@@ -81,32 +93,47 @@ func (j *judge) victim(id string) chan struct{} {
 	return j.entered[id]
 }
 
-// enter begins a side's turn. fence is zero if the side has none.
-func (j *judge) enter(side string, fence uint64) error {
+// announce closes the channel of victim. A process that enters again has the same ID.
+func (j *judge) announce(id string) {
+	entered := j.victim(id)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.inside++
+	select {
+	case <-entered:
+	default:
+		close(entered)
+	}
+}
+
+// enter begins a side's turn. fence is zero if the side has none.
+func (j *judge) enter(side string, m mode, fence uint64) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.inside[exclusive] > 0 || m == exclusive && j.inside[shared] > 0 {
+		j.overlaps++
+	}
+	j.inside[m]++
 	j.turns[side]++
 	close(j.next)
 	j.next = make(chan struct{})
-	if j.inside > 1 {
-		j.overlaps++
-	}
 	if fence == 0 {
 		return nil
 	}
-	last := j.fence
-	j.fence = fence
+	last := j.fences[exclusive]
+	if m == exclusive {
+		last = max(last, j.fences[shared]) // two shared holders can enter in any order
+	}
+	j.fences[m] = max(fence, j.fences[m])
 	if fence <= last {
 		return fmt.Errorf("the fence %d follows %d", fence, last)
 	}
 	return nil
 }
 
-func (j *judge) leave() {
+func (j *judge) leave(m mode) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.inside--
+	j.inside[m]--
 }
 
 // nextTurn returns a channel that is closed by the next turn.
@@ -117,8 +144,8 @@ func (j *judge) nextTurn() <-chan struct{} {
 }
 
 // visit enters in another process, works, and leaves. A victim stays inside until it is killed.
-func visit(address, side, id string, work time.Duration) error {
-	conn, err := net.Dial("tcp", address)
+func (p process) visit() error {
+	conn, err := net.Dial("tcp", p.judge)
 	if err != nil {
 		return err
 	}
@@ -133,9 +160,9 @@ func visit(address, side, id string, work time.Duration) error {
 		}
 		return nil
 	}
-	if err := say(side, id); err != nil {
+	if err := say(p.side, p.id, p.mode); err != nil {
 		return err
 	}
-	time.Sleep(work)
+	time.Sleep(p.inside)
 	return say("leave")
 }
