@@ -155,7 +155,10 @@ func (l *link) arm(key watchKey) {
 func (l *link) checkArmed(key watchKey, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if isBroken(err) || isRefusal(err) {
+	switch {
+	case err == nil: // the event of an earlier watch may have come meanwhile
+		l.armed[key] = true
+	case isBroken(err) || isRefusal(err):
 		delete(l.armed, key)
 	}
 }
@@ -459,9 +462,11 @@ func (l *link) children(ctx context.Context, path string, watch bool) (names []s
 		}
 		return r, err
 	})
+	if watch {
+		l.checkArmed(key, err)
+	}
 	if err != nil {
 		if watch {
-			l.checkArmed(key, err)
 			l.unwatch(key, fired)
 		}
 		return nil, 0, nil, err

@@ -143,8 +143,9 @@ func (ss *sessions) get(ctx context.Context) (*link, error) {
 			return nil, unsentError{err}
 		}
 		ss.control.current.Store(l)
-		if ss.isClosed() { // just now
-			go l.close()
+		if ss.isClosed() { // since the check above, so close did not find the link
+			l.drop()
+			return nil, unsentError{driver.ErrDisconnected}
 		}
 	}
 	err = l.await(ctx)
@@ -263,6 +264,10 @@ func (ss *sessions) begin(ctx context.Context, timeout time.Duration, size int) 
 	s, err := ss.open(timeout)
 	if err != nil {
 		return nil, unsentError{err}
+	}
+	if ss.isClosed() { // since the check above, so close did not find the session
+		s.drop()
+		return nil, unsentError{driver.ErrDisconnected}
 	}
 	s.use(size)
 	if err := s.await(ctx); err != nil {
