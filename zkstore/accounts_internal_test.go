@@ -95,7 +95,7 @@ func TestRequestIsRecorded(t *testing.T) {
 	ended := make(chan error)
 	go func() {
 		own := rec
-		_, err := s.create(ctx, &own, node{weight: 1, limit: 1})
+		_, err := s.create(ctx, &own, node{weight: 1, limit: 1}, true)
 		ended <- err
 	}()
 	var late <-chan struct{}

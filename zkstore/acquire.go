@@ -124,12 +124,19 @@ func (s *Store) adopt(ctx context.Context, name, token string) (bool, error) {
 
 // enter adds an entry to the queue, and reads the queue.
 func (s *Store) enter(ctx context.Context, r driver.AcquireRequest, rec record, sent time.Duration) (driver.AcquireReply, error) {
-	created, err := s.create(ctx, &rec, nodeOf(r))
+	before, n := s.visits.get(r.Name), nodeOf(r)
+	blind := n.exclusive() && before.watches(rec.session.link)
+	created, err := s.create(ctx, &rec, n, !blind)
 	if err != nil {
 		return driver.AcquireReply{}, s.notAdded(ctx, rec, err)
 	}
-	if !s.records.update(rec, func(now *record) { now.entry = rec.entry }) {
+	rec.follows, rec.base = before.follows(rec.session.link, rec.entry.seq), s.fences.base.Load()
+	if !s.records.update(rec, func(now *record) { now.entry, now.follows, now.base = rec.entry, rec.follows, rec.base }) {
 		return driver.AcquireReply{}, errAgain
+	}
+	if fence, alone := s.aloneAfter(rec, before); blind && alone {
+		fence, err := s.hold(ctx, rec, fence, leaseTTL(r), sent)
+		return driver.AcquireReply{Held: err == nil, Fence: fence}, err
 	}
 	q, pzxid, err := s.queueOf(r.Name, created.children, created.pzxid, nil)
 	if err == nil && q.find(rec.entry.name) < 0 { // the read overtook the write
@@ -158,8 +165,8 @@ const lastSeq = 1<<31 - 1<<20
 // errNoNumbers means that a queue was never empty for a very long time.
 var errNoNumbers = errors.New("the sequence numbers of this znode are used up: let it be without children for some minutes, and ZooKeeper removes it")
 
-// create adds an entry at the end of a queue, with a read of the queue in the same round trip.
-func (s *Store) create(ctx context.Context, rec *record, n node) (creation, error) {
+// create adds an entry at the end of a queue, perhaps with a read of the queue in the same round trip.
+func (s *Store) create(ctx context.Context, rec *record, n node, read bool) (creation, error) {
 	parent := s.keys.queue(rec.name)
 	path := parent + "/" + s.config.format.prefixOf(n)
 	var c creation
@@ -170,16 +177,20 @@ func (s *Store) create(ctx context.Context, rec *record, n node) (creation, erro
 	defer func() { closeAfter(answered, late) }()
 	for { // an empty queue's znode can end at any moment
 		c, late, err = callLate(ctx, rec.session.link, func(conn *zk.Conn) (c creation, err error) {
-			read := make(chan creation, 1)
+			if !read {
+				c.path, err = conn.Create(path, rec.value.bytes(), zk.FlagEphemeral|zk.FlagSequence, s.config.acl)
+				return c, err
+			}
+			queue := make(chan creation, 1)
 			go func() { // it is sent after the create, because a new goroutine starts later
 				names, stat, err := conn.Children(parent)
 				if err != nil {
 					stat = &zk.Stat{}
 				}
-				read <- creation{children: names, pzxid: stat.Pzxid}
+				queue <- creation{children: names, pzxid: stat.Pzxid}
 			}()
 			path, err := conn.Create(path, rec.value.bytes(), zk.FlagEphemeral|zk.FlagSequence, s.config.acl)
-			c = <-read
+			c = <-queue
 			c.path = path
 			return c, err
 		})

@@ -83,7 +83,7 @@ func (l *link) departAll() {
 	}
 }
 
-// An eventReader finds the zxids of events in what a server sends: the library does not tell them.
+// An eventReader finds the zxid of the last event in what a server sends: the library does not tell it.
 // Before version 3.9, a server sends -1.
 type eventReader struct {
 	head []byte // of a message

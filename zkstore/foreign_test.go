@@ -202,6 +202,7 @@ func TestForeignWaiterBehindReservation(t *testing.T) {
 	theirs := m.mutex("a")
 	acquired := make(chan error, 1)
 	go func() { acquired <- theirs.Lock() }()
+	m.wantWaiting(t, "a", 1)
 	waiting := start(func() (*dibs.Lease, error) { return m.locks.Mutex("a").Lock(t.Context()) })
 	must(t, <-acquired)
 	if took := time.Since(begin); took < hold {

@@ -386,6 +386,13 @@ func (l *link) drop() {
 	l.endLibrary()
 }
 
+// connection returns the last connection.
+func (l *link) connection() *wire {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wire
+}
+
 // reconnect closes a connection on which nothing arrived since a time. The library then connects with
 // another server.
 func (l *link) reconnect(since time.Duration) {

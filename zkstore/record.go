@@ -36,6 +36,9 @@ type record struct {
 	recorded bool
 	gone     <-chan struct{} // closed when the entry changed or ended
 
+	follows bool   // the entry has the number after that of the last visit
+	base    uint64 // of the fences, when the entry was added
+
 	severalNames bool // it belongs to a multi-lock
 
 	wait *wait // notifies a client of the entry's grant; or nil

@@ -27,6 +27,9 @@ func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) (bool, err
 
 func (s *Store) release(ctx context.Context, r driver.ReleaseRequest) (bool, error) {
 	if rec, ok := s.records.get(r.Name, r.Token); ok && rec.held && !rec.ending && !r.Unreserve && r.Reserve <= 0 {
+		if rec.session != nil && rec.entry.exclusive() {
+			return s.leave(ctx, rec)
+		}
 		return s.end(ctx, rec)
 	}
 	return again(func() (bool, error) { return s.releaseFound(ctx, r) })

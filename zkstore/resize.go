@@ -153,7 +153,7 @@ func (s *Store) addBarrier(ctx context.Context, r driver.AcquireRequest) (record
 		return record{}, nil, 0, errAgain
 	}
 	s.sweeper.wakeAt(b.expires)
-	created, err := s.create(ctx, &b, node{id: idOf(b.token), weight: 1, limit: 1})
+	created, err := s.create(ctx, &b, node{id: idOf(b.token), weight: 1, limit: 1}, true)
 	if err != nil {
 		return record{}, nil, 0, s.notAdded(ctx, b, err)
 	}

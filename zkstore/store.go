@@ -28,6 +28,7 @@ type Store struct {
 	views    *views
 	sweeper  *sweeper
 	turns    turns.Turns
+	visits   visits
 }
 
 var (
@@ -58,6 +59,7 @@ func New(servers []string, options ...Option) *Store {
 		}
 	}
 	s := &Store{config: c, invalid: c.check(servers), keys: layout{c.prefix}, clock: bootclock.New()}
+	s.visits.all = make(map[string]visit)
 	s.records = &records{all: make(map[recordKey]*record)}
 	s.sessions = newSessions(slices.Clone(servers), c, s.clock)
 	s.fences = new(fences)
