@@ -20,8 +20,8 @@ type layout struct{ prefix string }
 func (l layout) queue(name string) string       { return l.prefix + "/" + escape(name) }
 func (l layout) entry(name, node string) string { return l.queue(name) + "/" + node }
 
-// size is that of an entry's path, or slightly more.
-func (l layout) size(name string) int { return len(l.queue(name)) + 100 }
+// size is about that of an entry's path.
+func (l layout) size(name string) int { return len(l.queue(name)) + 64 }
 
 func (l layout) base() string    { return l.prefix + "/%base" }
 func (l layout) clock() string   { return l.prefix + "/%clock" }

@@ -150,9 +150,10 @@ func (s *session) keep(ctx context.Context, until time.Duration) error {
 	}
 }
 
-// mostPaths is the size of all paths of a session's entries. When the session ends, ZooKeeper writes
-// them into a single transaction, and no server can read one of more than 1 MB.
-const mostPaths = 512 << 10
+// mostPaths limits the size of all paths of a session's entries, in bytes. When the session ends,
+// ZooKeeper writes them into a single transaction. No server can read a transaction larger than
+// 1 MB, or 2 MB in version 3.9, so the ensemble would stop.
+const mostPaths = 840_000
 
 // use records an entry, or a request for one, with the size of its path. It returns false if the
 // session was retired, or is full.
