@@ -36,7 +36,7 @@ type link struct {
 	dialed     time.Duration     // when the last connection began
 	heard      time.Duration     // when bytes last arrived
 	wire       *wire             // the last connection
-	armed      map[watchKey]bool // the library's watches
+	armed      map[watchKey]bool // the watches that the library may have; true: that it has, or had
 	logsIn     bool
 	watches    map[watchKey]chan struct{}     // closed after an event
 	departures map[string][]*departure        // by path
@@ -141,14 +141,14 @@ func (l *link) restoration() (restored <-chan struct{}, restore func()) {
 	return done, restore
 }
 
-// arm records that a request arms a watch.
+// arm records that a request may arm a watch.
 func (l *link) arm(key watchKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.armed == nil {
 		l.armed = make(map[watchKey]bool)
 	}
-	l.armed[key] = true
+	l.armed[key] = l.armed[key]
 }
 
 // checkArmed records the answer to such a request. Without an answer, it may still come.
@@ -158,7 +158,7 @@ func (l *link) checkArmed(key watchKey, err error) {
 	switch {
 	case err == nil: // the event of an earlier watch may have come meanwhile
 		l.armed[key] = true
-	case isBroken(err) || isRefusal(err):
+	case !l.armed[key] && (isBroken(err) || isRefusal(err)):
 		delete(l.armed, key)
 	}
 }
