@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 )
 
 // A visit is this process's last lease of a name. It tells whether the next entry is alone in the
@@ -100,12 +98,9 @@ func (s *Store) watchQueue(ctx context.Context, l *link, name string) (*wire, <-
 	w := l.connection()
 	key := watchKey{path: s.keys.queue(name)}
 	gone, _ := l.watch(key)
-	err := errOf(call(ctx, l, func(c *zk.Conn) (any, error) {
-		_, _, _, err := c.GetW(key.path)
-		return nil, err
-	}))
+	exists, err := l.armData(ctx, key.path)
 	switch {
-	case err != nil:
+	case err != nil || !exists:
 		l.unwatch(key, gone)
 		return nil, nil
 	case l.connection() != w: // perhaps the watch is on the other

@@ -51,7 +51,7 @@ func (s *Store) extendKnown(r driver.ExtendRequest, sent time.Duration) bool {
 	return s.extended(rec, r.TTL, rec.fence, sent) == nil
 }
 
-// changed reports whether somebody changed or removed the entry.
+// changed reports whether somebody may have changed or removed the entry.
 func (rec record) changed() bool {
 	select {
 	case <-rec.gone:
@@ -67,7 +67,7 @@ func (s *Store) extend(ctx context.Context, r driver.ExtendRequest, sent time.Du
 		return err
 	}
 	rec, ok := s.records.get(r.Name, r.Token)
-	if !ok || !rec.held || rec.ending || rec.session == nil && !rec.entry.persistent || rec.changed() {
+	if !ok || !rec.held || rec.ending || rec.session == nil && !rec.entry.persistent || rec.moved {
 		return s.extendFound(ctx, r, sent)
 	}
 	return s.extendRecord(ctx, r, rec, sent)
@@ -90,7 +90,7 @@ func (s *Store) extendFound(ctx context.Context, r driver.ExtendRequest, sent ti
 	if r.Client != "" {
 		rec.value.Client = r.Client
 	}
-	rec.fence, rec.recorded, rec.gone = max(rec.fence, r.Fence), false, nil
+	rec.fence, rec.recorded, rec.gone, rec.moved = max(rec.fence, r.Fence), false, nil, false
 	if rec.number == 0 && !s.records.add(&rec) {
 		return errAgain
 	}
@@ -142,8 +142,6 @@ func (s *Store) recordFence(ctx context.Context, rec *record, fence uint64) erro
 
 // missing records that an entry is not in its znode. It returns errAgain: the entry may have moved.
 func (s *Store) missing(rec record) error {
-	gone := make(chan struct{})
-	close(gone)
-	s.records.update(rec, func(now *record) { now.gone = gone })
+	s.records.update(rec, func(now *record) { now.moved = true })
 	return errAgain
 }

@@ -118,10 +118,10 @@ func (s *Store) moveTo(ctx context.Context, rec *record, to *session, change fun
 	}
 	left := rec.session
 	rec.entry, rec.value, rec.session, rec.version = moved, v, to, 0
-	rec.gone, rec.recorded = nil, false
+	rec.gone, rec.recorded, rec.moved = nil, false, false
 	if !s.records.update(*rec, func(now *record) {
 		now.entry, now.value, now.session, now.version = moved, v, to, 0
-		now.gone, now.recorded = nil, false
+		now.gone, now.recorded, now.moved = nil, false, false
 	}) {
 		return errAgain
 	}
@@ -138,7 +138,7 @@ func (s *Store) extended(rec record, ttl time.Duration, fence uint64, sent time.
 			until = max(until, now.expires)
 		}
 		now.held, now.fence, now.expires = true, max(fence, now.fence), until
-		now.value, now.version = rec.value, rec.version
+		now.value, now.version, now.moved = rec.value, rec.version, false
 		now.endWait(now.wait)
 	})
 	if !ok {

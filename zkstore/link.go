@@ -26,18 +26,17 @@ type link struct {
 	closed   chan struct{} // closed when the library's work ended
 
 	mu         sync.Mutex
-	ready      bool              // a server serves the session
-	ended      bool              // the session, or the link
-	changed    chan struct{}     // closed when ready or ended change
-	refused    error             // no server accepts the login
-	id         int64             // of the session; zero: not yet known
-	lost       time.Duration     // since when no server serves the session, if it is not ready
-	timeout    time.Duration     // of the session; zero: not yet known
-	dialed     time.Duration     // when the last connection began
-	heard      time.Duration     // when bytes last arrived
-	wire       *wire             // the last connection
-	armed      map[watchKey]bool // the watches that the library may have; true: that it has, or had
-	logsIn     bool
+	ready      bool                           // a server serves the session
+	ended      bool                           // the session, or the link
+	changed    chan struct{}                  // closed when ready or ended change
+	refused    error                          // no server accepts the login
+	id         int64                          // of the session; zero: not yet known
+	lost       time.Duration                  // since when no server serves the session, if it is not ready
+	timeout    time.Duration                  // of the session; zero: not yet known
+	dialed     time.Duration                  // when the last connection began
+	heard      time.Duration                  // when bytes last arrived
+	wire       *wire                          // the last connection
+	arming     map[watchKey]int               // watches that the next reads should arm
 	watches    map[watchKey]chan struct{}     // closed after an event
 	departures map[string][]*departure        // by path
 	connected  func(dialed, at time.Duration) // is called for each connection
@@ -55,7 +54,6 @@ const handshakeLimit = 3 * time.Second
 // newLink begins a session with a timeout. It does not wait for a server.
 func (c config) newLink(servers []string, clock *bootclock.Clock, timeout time.Duration, connected func(dialed, at time.Duration)) (*link, error) {
 	l := &link{clock: clock, dial: c.dial, changed: make(chan struct{}), watches: make(map[watchKey]chan struct{}), departures: make(map[string][]*departure), loggedIn: make(chan struct{}), closed: make(chan struct{}), connected: connected}
-	l.logsIn = len(c.auth) > 0
 	if l.dial == nil {
 		l.dial = net.DialTimeout
 	}
@@ -115,8 +113,7 @@ func (l *link) open(network, address string, limit time.Duration) (net.Conn, err
 	}
 	w := &wire{Conn: conn, handshake: time.Now().Add(handshakeLimit), heard: l.hear}
 	w.timeout = l.accept
-	w.restored, w.restore = l.restoration()
-	w.disarm = l.disarm
+	w.arms = l.arms
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
@@ -127,47 +124,25 @@ func (l *link) open(network, address string, limit time.Duration) (net.Conn, err
 	return w, nil
 }
 
-// restoration returns a channel that is closed when the library restored its watches, and a function
-// that closes it. A link without watches has none to restore. The library logs in first, which needs
-// answers, so a link with a login does not wait.
-func (l *link) restoration() (restored <-chan struct{}, restore func()) {
-	done := make(chan struct{})
-	restore = sync.OnceFunc(func() { close(done) })
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.id == 0 || len(l.armed) == 0 || l.logsIn {
-		restore()
-	}
-	return done, restore
-}
-
-// arm records that a request may arm a watch.
+// arm lets the next read of a znode arm a watch.
 func (l *link) arm(key watchKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.armed == nil {
-		l.armed = make(map[watchKey]bool)
+	if l.arming == nil {
+		l.arming = make(map[watchKey]int)
 	}
-	l.armed[key] = l.armed[key]
+	l.arming[key]++
 }
 
-// checkArmed records the answer to such a request. Without an answer, it may still come.
-func (l *link) checkArmed(key watchKey, err error) {
+// arms reports whether a read should arm a watch. Of two reads at once, the first one does.
+func (l *link) arms(key watchKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case err == nil: // the event of an earlier watch may have come meanwhile
-		l.armed[key] = true
-	case !l.armed[key] && (isBroken(err) || isRefusal(err)):
-		delete(l.armed, key)
+	n := l.arming[key]
+	if l.arming[key]--; n <= 1 {
+		delete(l.arming, key)
 	}
-}
-
-// disarm records that the library has no watches.
-func (l *link) disarm() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	clear(l.armed)
+	return n > 0
 }
 
 // accept records a server's first answer. A session with another ID or timeout is another session, as
@@ -222,7 +197,7 @@ func (l *link) event(e zk.Event) {
 	}
 	ended := l.ended
 	if ready {
-		l.fireChildren()
+		l.fireAll()
 	}
 	l.departAll()
 	l.mu.Unlock()
@@ -234,14 +209,12 @@ func (l *link) event(e zk.Event) {
 	}
 }
 
-// fireChildren ends all watches of children: the library can lose an event when it connects again. The
-// caller holds the lock.
-func (l *link) fireChildren() {
+// fireAll ends all watches: the server of a new connection does not know them. The caller holds the
+// lock.
+func (l *link) fireAll() {
 	for key, fired := range l.watches {
-		if key.children {
-			close(fired)
-			delete(l.watches, key)
-		}
+		close(fired)
+		delete(l.watches, key)
 	}
 }
 
@@ -259,7 +232,6 @@ func (l *link) fire(e zk.Event) {
 		if key.children != (e.Type == zk.EventNodeChildrenChanged) && e.Type != zk.EventNodeDeleted && e.Type != zk.EventNotWatching {
 			continue
 		}
-		delete(l.armed, key)
 		if fired := l.watches[key]; fired != nil {
 			close(fired)
 			delete(l.watches, key)
@@ -368,10 +340,7 @@ func (l *link) end() {
 	defer l.mu.Unlock()
 	l.setEnded()
 	l.departAll()
-	for key, fired := range l.watches {
-		close(fired)
-		delete(l.watches, key)
-	}
+	l.fireAll()
 }
 
 // drop closes the connection, and ends the library's work. The caller need not wait.
@@ -455,16 +424,9 @@ func (l *link) children(ctx context.Context, path string, watch bool) (names []s
 		l.arm(key)
 	}
 	r, err := call(ctx, l, func(c *zk.Conn) (r reply, err error) {
-		if watch {
-			r.names, r.stat, _, err = c.ChildrenW(path)
-		} else {
-			r.names, r.stat, err = c.Children(path)
-		}
+		r.names, r.stat, err = c.Children(path)
 		return r, err
 	})
-	if watch {
-		l.checkArmed(key, err)
-	}
 	if err != nil {
 		if watch {
 			l.unwatch(key, fired)
@@ -490,13 +452,8 @@ func (l *link) gone(ctx context.Context, path string) (fired <-chan struct{}, ex
 
 // armData arms a watch of a znode. It returns false if the znode does not exist.
 func (l *link) armData(ctx context.Context, path string) (exists bool, err error) {
-	key := watchKey{path, false}
-	l.arm(key)
-	err = errOf(call(ctx, l, func(c *zk.Conn) (any, error) {
-		_, _, _, err := c.GetW(path)
-		return nil, err
-	}))
-	l.checkArmed(key, err)
+	l.arm(watchKey{path, false})
+	_, _, err = l.get(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return false, nil
 	}

@@ -34,7 +34,8 @@ type record struct {
 
 	// recorded means that the entry says its fence, and that a watch tells when the entry ends.
 	recorded bool
-	gone     <-chan struct{} // closed when the entry changed or ended
+	gone     <-chan struct{} // closed when the entry may have changed or ended
+	moved    bool            // it is not in its znode
 
 	follows bool   // the entry has the number after that of the last visit
 	base    uint64 // of the fences, when the entry was added

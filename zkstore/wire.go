@@ -12,13 +12,10 @@ import (
 type wire struct {
 	net.Conn
 	handshake time.Time                             // the first answer should come until then
-	rest      int                                   // how many bytes of the first answer are still to be read
 	first     []byte                                // of the first answer
 	timeout   func(id int64, d time.Duration) error // is called with the session's ID and timeout
 	heard     func()                                // is called when bytes arrive
-	restored  <-chan struct{}                       // closed when the library restored its watches
-	restore   func()                                // closes it
-	disarm    func()                                // records that the library has no watches
+	arms      func(watchKey) bool                   // reports whether a read should arm a watch
 	answered  atomic.Bool                           // the first answer came
 	events    eventReader                           // for the reading goroutine
 }
@@ -30,40 +27,39 @@ const (
 	lengthBytes = 4
 )
 
-// awaitRestore lets the library restore its watches before it reads an answer: it reads the last known
-// zxid for that without a lock, while answers change it.
-func (w *wire) awaitRestore() {
-	const limit = time.Second
-	select {
-	case <-w.restored:
-		return
-	default:
-	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-w.restored:
-	case <-timer.C:
-		w.disarm()
-		w.restore()
-	}
-}
-
-// Write recognises the request that restores watches.
+// Write arms watches: it sets the mark in a read that should arm one.
+//
+// The library could arm them itself. But to restore its watches after a reconnection, it reads its last
+// zxid without a lock, while answers change it: a data race, and perhaps a lost event. So the library
+// knows of no watch, and after a reconnection the store reads again.
 func (w *wire) Write(b []byte) (int, error) {
-	const setWatches = 101
-	if len(b) >= 3*lengthBytes && binary.BigEndian.Uint32(b[2*lengthBytes:]) == setWatches {
-		defer w.restore()
+	if key, ok := watchable(b); ok && w.arms(key) {
+		b = append([]byte(nil), b...) // it is the library's
+		b[len(b)-1] = 1
 	}
 	return w.Conn.Write(b)
 }
 
-func (w *wire) Read(b []byte) (int, error) {
-	if w.answered.Load() && w.rest <= 0 {
-		w.awaitRestore()
+// watchable reports whether a request can arm a watch, and which one. Such a request consists of four
+// numbers, its length, its own number, the operation and the path's length, of the path, and of the
+// mark.
+func watchable(b []byte) (watchKey, bool) {
+	const (
+		getData, getChildren = 4, 12
+		pathAt               = 4 * lengthBytes
+	)
+	if len(b) <= pathAt {
+		return watchKey{}, false
 	}
+	operation, size := binary.BigEndian.Uint32(b[2*lengthBytes:]), binary.BigEndian.Uint32(b[3*lengthBytes:])
+	if operation != getData && operation != getChildren || uint64(size)+pathAt+1 != uint64(len(b)) {
+		return watchKey{}, false
+	}
+	return watchKey{string(b[pathAt : len(b)-1]), operation == getChildren}, true
+}
+
+func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
-	w.rest -= n
 	if n > 0 {
 		w.heard()
 		w.events.read(b[:n])
@@ -76,7 +72,6 @@ func (w *wire) Read(b []byte) (int, error) {
 				return 0, err
 			}
 			w.answered.Store(true)
-			w.rest = lengthBytes + int(binary.BigEndian.Uint32(w.first)) - len(w.first)
 			w.first = nil
 		}
 	}

@@ -1,83 +1,66 @@
 package zkstore
 
 import (
-	"bytes"
 	"encoding/binary"
 	"net"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
-// A pipedConn is a connection whose server has already sent some bytes.
-type pipedConn struct {
+// A sink is a connection that keeps what is written.
+type sink struct {
 	net.Conn
-	sent bytes.Buffer
+	written []byte
 }
 
-func (c *pipedConn) Read(b []byte) (int, error)      { return c.sent.Read(b) }
-func (c *pipedConn) Write(b []byte) (int, error)     { return len(b), nil }
-func (c *pipedConn) SetReadDeadline(time.Time) error { return nil }
+func (s *sink) Write(b []byte) (int, error) {
+	s.written = append(s.written, b...)
+	return len(b), nil
+}
 
-// greeting is a server's first answer.
-func greeting(id int64, timeout time.Duration) []byte {
-	body := binary.BigEndian.AppendUint32(nil, 0)
-	body = binary.BigEndian.AppendUint32(body, uint32(timeout.Milliseconds()))
-	body = binary.BigEndian.AppendUint64(body, uint64(id))
-	body = append(body, make([]byte, 21)...) // the password and the mark of a read-only server
+// newRead returns a request of the library that reads a znode or its children.
+func newRead(operation uint32, path string) []byte {
+	body := binary.BigEndian.AppendUint32(nil, 7)
+	body = binary.BigEndian.AppendUint32(body, operation)
+	body = binary.BigEndian.AppendUint32(body, uint32(len(path)))
+	body = append(append(body, path...), 0)
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// After a reconnection, the library sees no answer before it restored its watches: it reads the last
-// zxid for that without a lock.
-func TestAnswersWaitForWatches(t *testing.T) {
-	for name, restores := range map[string]bool{"watches": true, "no watches": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				restored := make(chan struct{})
-				conn := &pipedConn{}
-				conn.sent.Write(append(greeting(7, time.Second), "answer"...))
-				w := &wire{Conn: conn, heard: func() {}, restored: restored, disarm: func() {}}
-				w.restore = func() {
-					select {
-					case <-restored:
-					default:
-						close(restored)
-					}
-				}
-				w.timeout = func(id int64, d time.Duration) error {
-					if id != 7 || d != time.Second {
-						t.Errorf("session %d with %v", id, d)
-					}
-					return nil
-				}
-				for _, n := range []int{4, 37} { // as the library reads them
-					if _, err := w.Read(make([]byte, n)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				begin := time.Now()
-				if restores {
-					go func() {
-						time.Sleep(time.Millisecond)
-						request := binary.BigEndian.AppendUint32(make([]byte, 8), 101)
-						if _, err := w.Write(request); err != nil {
-							t.Error(err)
-						}
-					}()
-				}
-				b := make([]byte, 6)
-				if _, err := w.Read(b); err != nil || string(b) != "answer" {
-					t.Errorf("%q, %v", b, err)
-				}
-				want := time.Second
-				if restores {
-					want = time.Millisecond
-				}
-				if waited := time.Since(begin); waited != want {
-					t.Errorf("the answer waited for %v, want %v", waited, want)
-				}
-			})
-		})
+// A read that should arm a watch has the mark, and the next one has not. Other requests stay as they
+// are.
+func TestReadsArmWatches(t *testing.T) {
+	l := newTestSession().link
+	for _, c := range []struct {
+		name    string
+		key     watchKey
+		request []byte
+		arms    bool
+	}{
+		{"data", watchKey{"/locks/n", false}, newRead(4, "/locks/n"), true},
+		{"children", watchKey{"/locks/n", true}, newRead(12, "/locks/n"), true},
+		{"data of a znode with a watch of its children", watchKey{"/locks/n", true}, newRead(4, "/locks/n"), false},
+		{"another znode", watchKey{"/locks/m", false}, newRead(4, "/locks/n"), false},
+		{"a deletion", watchKey{"/locks/n", false}, newRead(2, "/locks/n"), false},
+		{"a ping", watchKey{"/locks/n", false}, newRead(4, "/locks/n")[:12], false},
+		{"a wrong length", watchKey{"/locks/n", false}, newRead(4, "/locks/n")[:20], false},
+	} {
+		l.arming = nil
+		l.arm(c.key)
+		conn := &sink{}
+		w := &wire{Conn: conn, arms: l.arms}
+		original := string(c.request)
+		for _, arms := range []bool{c.arms, false} {
+			conn.written = nil
+			if n, err := w.Write(c.request); n != len(c.request) || err != nil {
+				t.Fatalf("%s: %d bytes, %v", c.name, n, err)
+			}
+			want := []byte(original)
+			if arms {
+				want[len(want)-1] = 1
+			}
+			if string(conn.written) != string(want) || string(c.request) != original {
+				t.Errorf("%s: wrote %q, want %q", c.name, conn.written, want)
+			}
+		}
 	}
 }
