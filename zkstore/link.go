@@ -139,10 +139,13 @@ func (l *link) arms(key watchKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.arming[key]
-	if l.arming[key]--; n <= 1 {
+	if n == 0 {
+		return false
+	}
+	if l.arming[key] = n - 1; n == 1 {
 		delete(l.arming, key)
 	}
-	return n > 0
+	return true
 }
 
 // accept records a server's first answer. A session with another ID or timeout is another session, as
