@@ -197,11 +197,16 @@ func (s *Store) create(ctx context.Context, rec *record, n node, read bool) (cre
 		if !errors.Is(err, zk.ErrNoNode) {
 			break
 		}
+		made = true
 		if err = rec.session.makePath(ctx, parent, s.config.acl, true); err != nil {
-			return creation{}, unsentError{err}
+			err = unsentError{err}
+			break
 		}
 	}
 	if err != nil {
+		if made {
+			s.removeEmpty(rec.session.link, rec.name)
+		}
 		return creation{}, err
 	}
 	name := c.path[strings.LastIndexByte(c.path, '/')+1:]
@@ -233,6 +238,18 @@ func closeAfter(answered chan struct{}, late <-chan struct{}) {
 		return
 	}
 	go func() { <-late; close(answered) }()
+}
+
+// removeEmpty deletes the znodes of empty queues in the background. ZooKeeper keeps a container that
+// never had a child.
+func (s *Store) removeEmpty(l *link, names ...string) {
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), driver.OperationTimeout)
+		defer cancel()
+		for _, name := range names {
+			_, _ = l.remove(ctx, s.keys.queue(name), -1) // it fails if the queue is not empty
+		}
+	}()
 }
 
 // notAdded removes the record of an entry that no request added. It returns errAgain if a session

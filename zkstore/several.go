@@ -142,11 +142,13 @@ func (s *Store) createAll(ctx context.Context, recs []record, on *session) error
 		}
 		for _, rec := range recs {
 			if err = on.makePath(ctx, s.keys.queue(rec.name), s.config.acl, true); err != nil {
+				s.removeEmpty(on.link, namesOf(recs)...)
 				return unsentError{err}
 			}
 		}
 	}
 	if err != nil {
+		s.removeEmpty(on.link, namesOf(recs)...)
 		return err
 	}
 	for i, reply := range replies {
@@ -164,6 +166,13 @@ func (s *Store) createAll(ctx context.Context, recs []record, on *session) error
 		}
 	}
 	return err
+}
+
+func namesOf(recs []record) (names []string) {
+	for _, rec := range recs {
+		names = append(names, rec.name)
+	}
+	return names
 }
 
 // noneAdded removes the records of entries that were not added. It returns errAgain if a session
