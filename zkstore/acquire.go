@@ -169,6 +169,7 @@ var errNoNumbers = errors.New("the sequence numbers of this znode are used up: l
 func (s *Store) create(ctx context.Context, rec *record, n node, read bool) (creation, error) {
 	parent := s.keys.queue(rec.name)
 	path := parent + "/" + s.config.format.prefixOf(n)
+	made := false
 	var c creation
 	var err error
 	var late <-chan struct{}
