@@ -202,7 +202,7 @@ func (r *pairRun) wantNothingLeft(t *testing.T) {
 }
 
 // mode returns the mode of a turn.
-func (p pair) mode() mode {
+func (p *pair) mode() mode {
 	if p.shares && rand.N(2) == 0 {
 		return shared
 	}
