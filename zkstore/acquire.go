@@ -101,8 +101,8 @@ func (q queue) fits(n node) bool {
 	return joined.granted() == len(joined)
 }
 
-// sessionFor returns a session for new entries, with the size of their paths. A longer lease than a session begins on one of its
-// own, and gets a persistent entry when it holds the name.
+// sessionFor returns a session for new entries, whose paths have a size. A lease that is longer than
+// any session begins on a short one, and gets a persistent entry when it holds the name.
 func (s *Store) sessionFor(ctx context.Context, size int, ttl time.Duration) (*session, error) {
 	on, err := s.sessions.forTTL(ctx, ttl, size)
 	if !errors.Is(err, errTooLong) {

@@ -98,7 +98,7 @@ func byName(all []porcupine.Operation) (parts [][]porcupine.Operation) {
 // holds the name and acquires it again.
 func stepOrRefuse(s state, q request, r reply) (bool, state) {
 	_, holds := s.holder(q.acquire.Token)
-	if q.verb != release && !(q.verb == acquire && holds) && r.holder != q.acquire.Token && s.isRefusal(r) {
+	if q.verb != release && (q.verb != acquire || !holds) && r.holder != q.acquire.Token && s.isRefusal(r) {
 		return true, s
 	}
 	return step(s, q, r)
