@@ -60,5 +60,6 @@ const (
 func Format(f NodeFormat) Option { return Option{func(c *config) { c.format = f }} }
 
 // Tick sets the tickTime of the servers. By default, it is half of their shortest session timeout.
-// Set it if the servers have a setting minSessionTimeout below two ticks.
+// Set it if the servers have a setting minSessionTimeout below two ticks. Set its double if there are
+// observers that follow another server than the leader (observerMasterPort).
 func Tick(d time.Duration) Option { return Option{func(c *config) { c.tick = d }} }
